@@ -17,8 +17,11 @@
 #include <benchmark/benchmark.h>
 
 #include <array>
+#include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -224,40 +227,50 @@ BENCHMARK(average_adds<bf16, detail::old_model>);
 BENCHMARK(average_writes<f32, detail::no_old_model>);
 BENCHMARK(average_writes<f32, detail::old_model>);
 
-/// A block of F32 elements that have all moved by a little, or of which none has.
+/// A block of BF16 weights of which a share has changed by one in the last bit, and what leads there and back.
 struct differing {
   static constexpr std::size_t n = difference_block_bytes;
-  std::vector<std::byte> old = std::vector<std::byte>(n), now = old, scratch = old, coded;
+  std::vector<std::byte> old = std::vector<std::byte>(n), now, scratch = old, coded, back;
   no_coder coder;
 
-  explicit differing(bool changed) : coded(coded_block_bound(n)) {
-    for (std::size_t i = 0; i < n; i += 4) {
-      const float is = 0.03f + 1e-6f * static_cast<float>(i % 1000), becomes = changed ? is + 1e-5f : is;
-      std::memcpy(&old[i], &is, 4), std::memcpy(&now[i], &becomes, 4);
+  explicit differing(std::int64_t permille) {
+    for (std::size_t i = 0; i < n; i += 2) {
+      const auto is = std::bit_cast<std::uint32_t>(0.03f + 1e-4f * static_cast<float>(i % 1000)) >> 16U;
+      old[i] = static_cast<std::byte>(is & 0xff), old[i + 1] = static_cast<std::byte>(is >> 8U);
     }
-    coded.resize(encode_block(coder, dtype::f32, old, now, coded, scratch));
+    now = old;
+    std::minstd_rand draw(1);
+    for (std::size_t i = 0; i < n; i += 2)
+      if (static_cast<std::int64_t>(draw() % 1000) < permille) now[i] ^= std::byte{1};
+    for (auto* const out : {&coded, &back}) {
+      out->resize(coded_block_bound(n));
+      const auto& from = out == &coded ? old : now;
+      out->resize(encode_block(coder, dtype::bf16, from, out == &coded ? now : old, *out, scratch));
+    }
   }
   static void count(benchmark::State& state) {
     state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n));
   }
 };
-/// range(0): whether the elements have changed.
+/// range(0): thousandths of the elements that have changed.
 static void difference_encodes(benchmark::State& state) {
-  differing d(state.range(0) != 0);
+  differing d(state.range(0));
   std::vector<std::byte> out(coded_block_bound(d.n));
-  for (auto _ : state) benchmark::DoNotOptimize(encode_block(d.coder, dtype::f32, d.old, d.now, out, d.scratch));
+  for (auto _ : state) benchmark::DoNotOptimize(encode_block(d.coder, dtype::bf16, d.old, d.now, out, d.scratch));
   d.count(state);
 }
 static void difference_applies(benchmark::State& state) {
-  differing d(true);
+  differing d(state.range(0));
+  bool there = false;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(apply_block(d.coder, dtype::f32, d.old, d.coded, d.scratch));
+    if (!apply_block(d.coder, dtype::bf16, d.old, there ? d.back : d.coded, d.scratch)) std::abort();
     benchmark::ClobberMemory();
+    there = !there;
   }
   d.count(state);
 }
-BENCHMARK(difference_encodes)->ArgName("changed")->Arg(0)->Arg(1);
-BENCHMARK(difference_applies);
+BENCHMARK(difference_encodes)->ArgName("permille")->Arg(0)->Arg(2)->Arg(10)->Arg(50)->Arg(1000);
+BENCHMARK(difference_applies)->ArgName("permille")->Arg(0)->Arg(2)->Arg(10)->Arg(50)->Arg(1000);
 
 // Ten whole updates of 16 MiB, looked at and weighed. Bytes are those of all updates.
 

@@ -32,4 +32,14 @@ namespace tensorpull::detail {
   return {};
 }
 
+/// The same bytes where they lie, if a tensor in memory has all of them; otherwise in `room`, which is as long.
+[[nodiscard]] inline result<std::span<const std::byte>> look_at_range(const source_view& image, std::uint64_t offset,
+                                                                      std::span<std::byte> room) noexcept {
+  std::span<const std::byte> one[1];
+  const gathered g = gather(image, offset, room.size(), one, {});
+  if (g.pieces == 1 && g.bytes == room.size()) return one[0];
+  const auto read = read_range(image, offset, room);
+  return read ? result<std::span<const std::byte>>(room) : failure(read.error());
+}
+
 }  // namespace tensorpull::detail

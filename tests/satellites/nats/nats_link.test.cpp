@@ -4,7 +4,9 @@
 #include "nats_fixture.hpp"
 #include "support/sanitizers.hpp"
 #include "support/threads.hpp"
+#include "transports/network.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
@@ -256,6 +258,65 @@ TEST_F(Nats, A_user_that_may_publish_to_no_inbox_is_let_in_and_hears_that_it_may
     (void)site->receive(memory, from);
     return site->may_not_publish(elsewhere);
   }));
+}
+
+/// A server that permits nothing. Its answers to one read are one write, but for a pause after each that `cut` is true
+/// of.
+class refusing_server {
+ public:
+  template <class Cut>
+  explicit refusing_server(Cut cut)
+      : thread_([this, cut](const std::stop_token& stop) mutable {
+          while (!stop.stop_requested())
+            if (auto peer = listener_.next(20ms)) serve(*peer, cut, stop);
+        }) {}
+  std::string url() const { return "nats://" + test::local(listener_.port()); }
+
+ private:
+  template <class Cut>
+  static void serve(test::raw_peer& peer, Cut& cut, const std::stop_token& stop) {
+    std::string told, answers;
+    const auto flush = [&] { return answers.empty() || peer.say(std::exchange(answers, {})); };
+    bool there = peer.say(
+        "INFO {\"server_id\":\"x\",\"version\":\"2.9.0\",\"host\":\"127.0.0.1\",\"port\":4222,\"max_payload\":1024,\"proto\":1}"
+        "\r\n");
+    while (there && !stop.stop_requested()) {
+      std::array<std::byte, 4096> piece;
+      const auto io = test::read_some(peer.stream(), piece);
+      there = !is_end(io.status);
+      told.append(reinterpret_cast<const char*>(piece.data()), io.bytes);
+      for (std::size_t end; there && (end = told.find("\r\n")) != told.npos; told.erase(0, end + 2)) {
+        const auto line = std::string_view(told).substr(0, end);
+        const bool subscribes = line.starts_with("SUB ");
+        if (line == "PING") answers += "PONG\r\n";
+        if (!subscribes && !line.starts_with("PUB ")) continue;
+        answers += std::string("-ERR 'Permissions Violation for ") + (subscribes ? "Subscription" : "Publish") +
+                   " to \"" + std::string(line.substr(4, line.find(' ', 4) - 4)) + "\"'\r\n";
+        if (!cut(subscribes)) continue;
+        there = flush();
+        test::be_slow(20ms);
+      }
+      there = there && flush();
+      if (io.bytes == 0) peer.stream().wait(true, false, 20ms);
+    }
+  }
+
+  test::raw_listener listener_;
+  test::joined_thread thread_;
+};
+
+TEST_F(Nats, A_user_that_may_do_nothing_is_refused_wherever_the_answers_are_cut) {
+  const auto code = [](auto cut) {
+    const refusing_server server(cut);
+    const std::string url = server.url();
+    const auto link = nats_link::connect(at(url));
+    return link ? errc{} : link.error().code;
+  };
+  EXPECT_EQ(code([](bool) { return false; }), errc::not_permitted) << "all at once";
+  EXPECT_EQ(code([](bool) { return true; }), errc::not_permitted) << "each alone";
+  for (const int cuts : {1, 2})
+    EXPECT_EQ(code([left = cuts](bool subscribes) mutable { return !subscribes && left-- > 0; }), errc::not_permitted)
+        << "after the first refusals of a message, so that no subscription's has been read yet: " << cuts;
 }
 
 TEST_F(Nats, A_password_is_written_as_URLs_write_it) {

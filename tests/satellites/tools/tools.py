@@ -303,7 +303,7 @@ def output_is_for_people_and_pipes():
     out, err = run("recv", *line.split(), "-o", "copy.safetensors")
     assert err == "" and "4.0 MiB" in out and "agrees\n" in out, (out, err)
     out, err = run("recv", *line.split(), "-o", "again.safetensors", "--name", "site-1")
-    out, err = sender.communicate(timeout=10)
+    out, err = sender.communicate(timeout=60)
     assert sender.returncode == 0 and out == "", (out, err)
     assert "site-1 has model.safetensors" in err and "2 pulls completed; 8.0 MiB sent" in err, err
 
@@ -318,7 +318,7 @@ def interrupted_and_resumed():
         path.wait_for_hold()
         assert not os.path.exists("copy.safetensors") and os.path.exists(PART)
         recv.send_signal(signal.SIGINT)
-        out, err = recv.communicate(timeout=10)
+        out, err = recv.communicate(timeout=60)
         assert recv.returncode == 130 and out == "", (recv.returncode, out, err)
         path.go_on()
         assert "interrupted" in err and PART in err and names() == [PART, "model.safetensors"], (err, names())
@@ -390,19 +390,19 @@ def the_sender_is_interrupted():
     sender = processes.Program(command("send", "it's a model.safetensors", "--recipients", "3"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     address, ref = sender.stdout.readline().split()
     sender.send_signal(signal.SIGINT)
-    out, err = sender.communicate(timeout=10)
+    out, err = sender.communicate(timeout=60)
     assert sender.returncode == 130, err
     assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--ref", ref], err
     sender = processes.Program(command("send", "it's a model.safetensors", "--http", "0", "--metrics", "--allow-origin", "https://a.example", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     address, ref = sender.stdout.readline().split()
     sender.send_signal(signal.SIGINT)
-    err = sender.communicate(timeout=10)[1]
+    err = sender.communicate(timeout=60)[1]
     door = re.search("http://([0-9.:]+)/v1/", err)[1]
     assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--http", door, "--metrics", "--allow-origin", "https://a.example", "--ref", ref], err
     sender = processes.Program(command("send", "it's a model.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     sender.stdout.readline()
     sender.send_signal(signal.SIGTERM)
-    sender.communicate(timeout=10)
+    sender.communicate(timeout=60)
     assert sender.returncode == 0, "how it ends when nobody said how many"
     out, err = run("send", "it's a model.safetensors", "--idle", "0.2", status=3)
     assert "nobody" in err and "--ref" not in err, err
@@ -502,7 +502,7 @@ def several_connections_and_several_senders():
         recv = processes.Program(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         path.wait_for_hold()
         recv.send_signal(signal.SIGINT)
-        _, err = recv.communicate(timeout=10)
+        _, err = recv.communicate(timeout=60)
         assert recv.returncode == 130 and names() == [".copy.part", "model.safetensors"], (recv.returncode, err, names())
         path.go_on()
         again = shlex.split(err.splitlines()[-1])
@@ -535,8 +535,10 @@ def several_connections_and_several_senders():
                 each.setblocking(False)
                 each.connect_ex(at)
             began = time.monotonic()
+            get(of=three)
+            alone = time.monotonic() - began
             get("--also", f"127.0.0.1:{at[1]}", of=three)
-            assert time.monotonic() - began < 8
+            assert time.monotonic() - began - alone < 8 + 3 * alone, "it is given up after ten seconds"
             for each in waiting:
                 each.close()
     done = get("--also", three.address, "--retries", 0, status=1)
@@ -622,7 +624,7 @@ def what_has_changed_since_a_base():
             assert processes.eventually(lambda: ".copy.difference.part" in names() and os.stat(".copy.difference.part").st_blocks * 512 >= 50_000), "it lands"
             path.hold_at(0)
             recv.send_signal(stop)
-            _, err = recv.communicate(timeout=10)
+            _, err = recv.communicate(timeout=60)
             assert Path(".copy.difference.part").exists() and ("copy" in names()) == bool(words), (err, names())
             if stop == signal.SIGINT:
                 assert recv.returncode == 130 and ".copy.difference.part. To go on" in err and "--resume" in err and ".copy.part" not in names(), (err, names())
@@ -645,7 +647,7 @@ def what_has_changed_since_a_base():
         recv = processes.Program(command("recv", path.address, sender.ref, *to), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         path.wait_for_hold()
         recv.send_signal(signal.SIGTERM)
-        recv.communicate(timeout=10)
+        recv.communicate(timeout=60)
         done = json.loads(run("recv", sender.address, sender.ref, *to, "--restart", "--json")[0])
         assert done["difference_bytes"] > length and Path("copy").read_bytes() == canonical, done
 
@@ -880,7 +882,7 @@ def nobody_there():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         _, err = run("recv", "127.0.0.1:%d" % silent.getsockname()[1], NO_REF, "-o", "x", "--timeout", "0.4", "--retries", "1", status=1)
-        assert "not sent all of it within 0.40 s" in err and time.monotonic() - began < 5 and names() == [], err
+        assert "not sent all of it within 0.40 s" in err and time.monotonic() - began < 30 and names() == [], err
         for at in ("127.0.0.1:%d" % silent.getsockname()[1], closed):  # one that says nothing, and one that is not there yet
             out, _ = run("recv", at, NO_REF, "-o", "x", "--wait", "0.4", "--retries", "0", "--json", status=1)
             assert json.loads(out)["code"] == "timed_out" and "not answered for 0.40 s" in json.loads(out)["message"] and names() == [], out
@@ -1385,7 +1387,7 @@ def hostile_names_stay_names():
     line = sender.stdout.readline().split()
     done = processes.run(command("recv") + [*line, b"-o", b"to " + name], capture_output=True)
     assert done.returncode == 0 and b"\x1b" not in done.stdout + done.stderr and os.path.exists(b"to " + name), done
-    out, err = sender.communicate(timeout=10)
+    out, err = sender.communicate(timeout=60)
     assert sender.returncode == 0 and b"\x1b" not in out + err and b"\\x1b" in err, err
     # what is printed to be run again is a word of bash for it
     done = processes.run(command("send") + [name, b"--recipients", b"1", b"--idle", b"0.1"], capture_output=True)

@@ -21,22 +21,23 @@ enum class difference_state : std::uint8_t {
   applied
 };
 
-/// Applies a difference to a model in memory, in place, a block at a time, in order. For one transfer. Before a byte
-/// changes, the model's digest is compared with the version that the difference begins from: one pass over it. The form
-/// of every block is checked, and at the end the digest of the tensors, so the result is the new version, to_digest(),
-/// or an error. If the owner may lie, compare that digest with the expected one, as download_changes does.
+/// Applies a difference to a model in memory, in place, a block at a time, in order, in one pass. For one transfer.
+/// Each block's form is checked before an element of it changes, and so is that its old elements are those that it was
+/// made from: in a block of which few change, those alone. At the end the digest of all tensors is compared, so the
+/// result is the new version, to_digest(), or an error. If the owner may lie, compare that digest with the expected
+/// one, as download_changes does.
 ///
 /// A chunk is applied only when it is complete and, if the integrity policy asks for it, its digest was right. So a
 /// chunk that was damaged or cut off arrives again without harm. A chunk that is longer than make()'s `chunk_bytes` is
 /// applied as it arrives; damage is then found by the digest at the end.
 ///
 /// Memory: `chunk_bytes` and about three blocks (200 KiB), taken once, and the coder's. After a lost connection the
-/// same transfer continues. Another transfer begins with a model that is partly changed and is refused by its digest
-/// (digest_mismatch): then the whole is pulled.
+/// same transfer continues. Another transfer begins with a model that is partly changed, and is refused by its first
+/// block (digest_mismatch): then the whole is pulled.
 ///
 /// Errors besides the coder's: bad_frame: it is not a difference, or longer than one can be, or has malformed blocks;
-/// schema_mismatch: it is of another model; unsupported_layout: another coder, or another block size; digest_mismatch
-/// with `untouched`: the model is not the version that it begins from, with `partly`: it leads to something else;
+/// schema_mismatch: it is of another model; unsupported_layout: another coder, or another block size; digest_mismatch:
+/// the model is not the version that it begins from, or it leads to something else;
 /// value_out_of_range: a member of type `bool` would be neither 0 nor 1.
 template <difference_coder Coder, hash Hash = xxh3_64>
 class applied_difference {
@@ -176,21 +177,21 @@ class applied_difference {
     if (read->fingerprint != s.fingerprint || read->data_bytes != s.data_bytes()) return failure(errc::schema_mismatch);
     if (read->block_bytes != difference_block_bytes || (read->coder != Coder::id && read->coder != no_coder::id))
       return failure(errc::unsupported_layout);
-    const auto mine = detail::data_digest<Hash>(to_);
-    if (!mine) return failure(mine.error());
-    if (*mine != read->from) return failure(errc::digest_mismatch);
     prologue_ = *read;
     return {};
   }
   result<void> apply(const tensor_entry& t, std::span<const std::byte> coded, std::size_t n) noexcept {
-    const std::span block(room_->block, n);
     const std::uint64_t at = to_.schema->header_bytes + t.begin + within_;
-    if (const auto read = detail::read_range(to_, at, block); !read) return read;
+    const bool here = t.in_place();
+    const std::span block(here ? to_.address(tensor_) + within_ : room_->block, n);
+    if (!here)
+      if (const auto read = detail::read_range(to_, at, block); !read) return read;
     if (const auto ok = apply_block(*coder_, t.type, block, coded, std::span(room_->scratch, n)); !ok)
       return failure(ok.error().code, taken_, t.name);
     hash_.update(block);
+    if (detail::all_zero(coded)) return {};
     state_ = difference_state::partly;
-    return detail::land_bytes(land_, at, block);
+    return here ? result<void>{} : detail::land_bytes(land_, at, block);
   }
 
   destination_view to_;

@@ -1,5 +1,6 @@
-// The difference between two versions of some elements of one tensor, without loss: differences of ordered bits, in
-// planes of one byte of each element, of which each is left out, kept, or packed.
+// The difference between two versions of some elements of one tensor, without loss: differences of ordered bits. If few
+// elements have changed, it has those alone (a sparse update). Otherwise it has planes of one byte of each element, of
+// which each is left out, kept, or packed.
 //
 // A step of training changes the low bits of most elements and the high bits of few. So the planes of the high bytes
 // are zero or nearly so, and those of the low bytes are noise, which no coder makes shorter: they cost no time.
@@ -8,6 +9,9 @@
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/dtype.hpp>
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/core/xxh3.hpp>
+#include <tensorpull/satellites/differences/detail/ordered_bits.hpp>
+#include <tensorpull/satellites/differences/detail/sparse_elements.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
 #include <concepts>
@@ -40,87 +44,18 @@ static_assert(difference_coder<no_coder>);
 inline constexpr std::size_t difference_block_bytes = 64 * 1024;
 
 /// The longest coded block of `bytes` bytes.
-constexpr std::size_t coded_block_bound(std::size_t bytes) noexcept { return bytes + 8; }
+constexpr std::size_t coded_block_bound(std::size_t bytes) noexcept { return bytes + 12; }
 
 namespace detail {
 
-/// How an element's bytes are subtracted: as unsigned numbers of `width` bytes. `floating`: numbers with a sign bit are
-/// ordered by value before, so that close numbers differ by little.
-struct difference_element {
-  std::size_t width;
-  bool floating;
-};
-constexpr difference_element difference_element_of(dtype type) noexcept {
-  switch (type) {
-    case dtype::f16:
-    case dtype::bf16: return {2, true};
-    case dtype::f32:
-    case dtype::c64: return {4, true};
-    case dtype::f64: return {8, true};
-    case dtype::i16:
-    case dtype::u16: return {2, false};
-    case dtype::i32:
-    case dtype::u32: return {4, false};
-    case dtype::i64:
-    case dtype::u64: return {8, false};
-    default: return {1, false};
-  }
-}
-
+/// In front of each plane. A block in which something has changed has a check of the old elements before it, in 4
+/// bytes: of all of them, or in the sparse form of those that have changed.
 enum class plane_kind : std::uint8_t {
   zero,
   kept,
-  packed
+  packed,
+  sparse  ///< no plane: all of the block is of encode_sparse
 };
-
-template <std::unsigned_integral U>
-U load_element(const std::byte* at) noexcept {
-  if constexpr (sizeof(U) == 1) return static_cast<U>(*at);
-  else if constexpr (sizeof(U) == 2) return static_cast<U>(load_le16(at));
-  else if constexpr (sizeof(U) == 4) return static_cast<U>(load_le32(at));
-  else return load_le64(at);
-}
-template <std::unsigned_integral U>
-void store_element(std::byte* at, U v) noexcept {
-  for (std::size_t k = 0; k < sizeof(U); ++k) at[k] = static_cast<std::byte>(v >> (8 * k) & 0xff);
-}
-
-/// Bits of a floating number as a number in the same order, and back.
-template <std::unsigned_integral U>
-constexpr U in_order(U bits) noexcept {
-  constexpr U top = static_cast<U>(U{1} << (8 * sizeof(U) - 1));
-  const U negative = static_cast<U>(U{0} - (bits >> (8 * sizeof(U) - 1)));
-  return static_cast<U>(bits ^ (negative | top));
-}
-template <std::unsigned_integral U>
-constexpr U out_of_order(U v) noexcept {
-  constexpr U top = static_cast<U>(U{1} << (8 * sizeof(U) - 1));
-  const U negative = static_cast<U>((v >> (8 * sizeof(U) - 1)) - U{1});
-  return static_cast<U>(v ^ (negative | top));
-}
-/// Small differences of both signs as small numbers, and back.
-template <std::unsigned_integral U>
-constexpr U zigzag(U d) noexcept {
-  return static_cast<U>(static_cast<U>(d << 1) ^ static_cast<U>(U{0} - (d >> (8 * sizeof(U) - 1))));
-}
-template <std::unsigned_integral U>
-constexpr U from_zigzag(U z) noexcept {
-  return static_cast<U>((z >> 1) ^ static_cast<U>(U{0} - (z & U{1})));
-}
-
-/// The elements with the bits `word`.
-template <std::unsigned_integral U, bool Floating>
-struct bits_of {
-  using word = U;
-  static constexpr bool floating = Floating;
-};
-using element_u16 = bits_of<std::uint16_t, false>;
-using element_f16 = bits_of<std::uint16_t, true>;
-using element_u32 = bits_of<std::uint32_t, false>;
-using element_f32 = bits_of<std::uint32_t, true>;
-using element_u64 = bits_of<std::uint64_t, false>;
-using element_f64 = bits_of<std::uint64_t, true>;
-using element_u8 = bits_of<std::uint8_t, false>;
 
 /// Elements that are processed at a time, in steps that compilers vectorise one by one.
 inline constexpr std::size_t difference_step = 64;
@@ -132,9 +67,8 @@ void split_planes(const std::byte* from, const std::byte* to, std::size_t n, std
   for (std::size_t i = 0; i < n; i += difference_step) {
     const std::size_t m = std::min(difference_step, n - i);
     for (std::size_t j = 0; j < m; ++j) {
-      U a = load_element<U>(from + (i + j) * sizeof(U)), b = load_element<U>(to + (i + j) * sizeof(U));
-      if constexpr (E::floating) a = in_order(a), b = in_order(b);
-      z[j] = zigzag(static_cast<U>(b - a));
+      const std::size_t at = (i + j) * sizeof(U);
+      z[j] = E::difference(load_element<U>(from + at), load_element<U>(to + at));
     }
     for (std::size_t k = 0; k < sizeof(U); ++k)
       for (std::size_t j = 0; j < m; ++j) planes[k * n + i + j] = static_cast<std::byte>(z[j] >> (8 * k) & 0xff);
@@ -152,26 +86,17 @@ void join_planes(std::byte* at, std::size_t n, const std::byte* planes) noexcept
         z[j] = static_cast<U>(z[j] | static_cast<U>(static_cast<U>(planes[k * n + i + j]) << (8 * k)));
     for (std::size_t j = 0; j < m; ++j) {
       std::byte* const element = at + (i + j) * sizeof(U);
-      U v = load_element<U>(element);
-      if constexpr (E::floating) v = out_of_order(static_cast<U>(in_order(v) + from_zigzag(z[j])));
-      else v = static_cast<U>(v + from_zigzag(z[j]));
-      store_element(element, v);
+      store_element(element, E::moved(load_element<U>(element), z[j]));
     }
   }
 }
 
-/// Calls f with the element type of a dtype.
-template <class F>
-void with_difference_element(dtype type, F&& f) noexcept {
-  const difference_element e = difference_element_of(type);
-  switch (e.width) {
-    case 2: return e.floating ? f(element_f16{}) : f(element_u16{});
-    case 4: return e.floating ? f(element_f32{}) : f(element_u32{});
-    case 8: return e.floating ? f(element_f64{}) : f(element_u64{});
-    default: return f(element_u8{});
-  }
+/// Notices by accident, not on purpose, that elements are others.
+inline std::uint32_t element_check(std::span<const std::byte> elements) noexcept {
+  xxh3_64 hash;
+  hash.update(elements);
+  return static_cast<std::uint32_t>(hash.digest());
 }
-
 inline bool all_zero(std::span<const std::byte> plane) noexcept {
   auto all = std::byte{};
   for (const std::byte b : plane) all |= b;
@@ -208,9 +133,19 @@ std::size_t encode_block(Coder& coder, dtype type, std::span<const std::byte> fr
     std::fill_n(out.begin(), planes, static_cast<std::byte>(detail::plane_kind::zero));
     return planes;
   }
-  detail::with_difference_element(
-      type, [&]<class E>(E) { detail::split_planes<E>(from.data(), to.data(), n, scratch.data()); });
-  std::size_t at = 0;
+  std::size_t sparse = 0;
+  detail::with_difference_element(type, [&]<class E>(E) {
+    std::span<const std::byte> changed;
+    sparse = detail::encode_sparse<E>(from.data(), to.data(), n, out.subspan(5), scratch.data(), changed);
+    if (sparse == 0) detail::split_planes<E>(from.data(), to.data(), n, scratch.data());
+    else detail::store_element(out.data(), detail::element_check(changed));
+  });
+  if (sparse != 0) {
+    out[4] = static_cast<std::byte>(detail::plane_kind::sparse);
+    return 5 + sparse;
+  }
+  detail::store_element(out.data(), detail::element_check(from));
+  std::size_t at = 4;
   for (std::size_t k = 0; k < width && n > 0; ++k) {
     const std::span<const std::byte> plane = scratch.subspan(k * n, n);
     if (detail::all_zero(plane)) {
@@ -234,14 +169,26 @@ std::size_t encode_block(Coder& coder, dtype type, std::span<const std::byte> fr
 }
 
 /// Turns the old elements in `inout` into the new ones. `coded` is a block of encode_block, or anything; `scratch` is
-/// as long as `inout`. bad_frame: it is not a coded block of this length, and `inout` is as it was.
+/// as long as `inout`. After an error `inout` is as it was. bad_frame: it is not a coded block of this length;
+/// digest_mismatch: it is one of other elements.
 template <difference_coder Coder>
 result<void> apply_block(Coder& coder, dtype type, std::span<std::byte> inout, std::span<const std::byte> coded,
                          std::span<std::byte> scratch) noexcept {
   const std::size_t width = detail::difference_element_of(type).width, n = inout.size() / width;
   const std::size_t planes = n > 0 ? width : 0;
   if (coded.size() == planes && detail::all_zero(coded)) return {};
-  for (std::size_t k = 0; k < width && n > 0; ++k) {
+  if (n == 0 || coded.size() < 4) return failure(errc::bad_frame);
+  const auto check = static_cast<std::uint32_t>(load_le32(coded.data()));
+  coded = coded.subspan(4);
+  if (!coded.empty() && coded[0] == static_cast<std::byte>(detail::plane_kind::sparse)) {
+    errc failed{};
+    detail::with_difference_element(type, [&]<class E>(E) {
+      const auto same = [&](std::span<const std::byte> old) noexcept { return detail::element_check(old) == check; };
+      failed = detail::apply_sparse<E>(inout.data(), n, coded.subspan(1), scratch.data(), same);
+    });
+    return failed == errc{} ? result<void>{} : failure(failed);
+  }
+  for (std::size_t k = 0; k < width; ++k) {
     const std::span<std::byte> plane = scratch.subspan(k * n, n);
     if (coded.empty()) return failure(errc::bad_frame);
     const auto kind = static_cast<detail::plane_kind>(coded[0]);
@@ -265,6 +212,7 @@ result<void> apply_block(Coder& coder, dtype type, std::span<std::byte> inout, s
     coded = coded.subspan(length);
   }
   if (!coded.empty()) return failure(errc::bad_frame);
+  if (detail::element_check(inout) != check) return failure(errc::digest_mismatch);
   detail::with_difference_element(type, [&]<class E>(E) { detail::join_planes<E>(inout.data(), n, scratch.data()); });
   return {};
 }

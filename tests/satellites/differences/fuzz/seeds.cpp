@@ -11,12 +11,13 @@ void make_differences() {
   tp::deflate_coder coder;
   generator g(1);
   // one block: as one_block() draws the old elements
-  const auto block = [&](const char* name, tp::dtype type, std::size_t width, std::size_t n, std::uint64_t most) {
+  const auto block = [&](const char* name, tp::dtype type, std::size_t width, std::size_t n, std::uint64_t most,
+                         std::size_t every = 1) {
     generator of_old(7);
     bytes old(n * width), scratch(n * width), out(tp::coded_block_bound(n * width));
     of_old.fill(old);
     bytes now = old;
-    for (std::size_t i = 0; i < now.size(); i += width) now[i] ^= static_cast<std::byte>(g.below(most));
+    for (std::size_t i = 0; i < now.size(); i += width * every) now[i] ^= static_cast<std::byte>(g.below(most));
     out.resize(tp::encode_block(coder, type, old, now, out, scratch));
     const bytes start{std::byte{0}, static_cast<std::byte>(type), static_cast<std::byte>(n),
                       static_cast<std::byte>(n >> 8), std::byte{7}};
@@ -27,6 +28,8 @@ void make_differences() {
   block("valid-i64-of-noise", tp::dtype::i64, 8, 20, 256);
   block("valid-c64", tp::dtype::c64, 4, 200, 4);
   block("valid-bool", tp::dtype::boolean, 1, 90, 2);
+  block("valid-sparse-bf16", tp::dtype::bf16, 2, 900, 4, 90);
+  block("valid-sparse-f64", tp::dtype::f64, 8, 200, 256, 20);
   block("valid-no-element", tp::dtype::f64, 8, 0, 2);
 
   static small_model model;
