@@ -334,7 +334,8 @@ class datagram_programs : public host_owner {
     tr(i).hold({r.early, setting_.held_bytes});
     r.landed = r.total = r.nonce = 0, r.tries = 0;
     r.covered[0] = r.covered[1] = 0;
-    r.described_by = r.last_pull = r.latest_answer = 0, r.described = r.overtaken = false;
+    r.described_by = r.last_pull = r.latest_answer = r.confirmed_by = 0,
+    r.described = r.overtaken = r.confirmed = false;
     blank(r.ranges);
   }
   /// `anew`: over another link. What was on its way from the old one may still arrive.
@@ -372,7 +373,7 @@ class datagram_programs : public host_owner {
   }
   /// No request is on its way any more.
   void given_up(unsigned i) noexcept {
-    for (auto& q : at(i).ranges) q.answered = q.length != 0;
+    for (auto& q : at(i).ranges) q.answered = q.over = q.length != 0;
   }
 
   /// After anything that may have ended its transfer.
@@ -383,6 +384,7 @@ class datagram_programs : public host_owner {
       scrub();
       if (!r.done[r.pulls].over) {
         note_end(i, tr(i));
+        must(in_pieces() || !r.done[r.pulls].confirmed || r.confirmed, "another serve's answer confirms (11)");
         rend(i).end_pull(tr(i));
       }
       if (farewell && !rend(i).send_control(*farewell)) return;  // there is no room before another was sent
@@ -429,6 +431,7 @@ class datagram_programs : public host_owner {
       must(m.version == 0 || landing(i).version == 0 || m.version == landing(i).version,
            "it goes on with another version (35)");
       if (m.kind == kind::confirm) {
+        r.confirmed_by = m.id;
         must(m.flag && m.digest == digest_of(r.pulls, m.version), "it confirms without the digest (10, 13)");
         must(in_pieces() || m.nonce == r.nonce, "it confirms a serve that it does not know (10)");
         return;
@@ -447,7 +450,7 @@ class datagram_programs : public host_owner {
       const bool lost = q.length == 0 || q.answered || r.overtaken || state.us > q.asked_at ||
                         static_cast<std::int32_t>(r.latest_answer - q.id) >= 3;
       must(lost, "a request is repeated that is not lost (41)");
-      q = {m.offset, state.us, m.id, m.length, false, {}};
+      q = {m.offset, state.us, m.id, m.length, false, false, {}};
       return;
     }
     must(false, "it asks for more ranges than there are (1)");
@@ -460,16 +463,31 @@ class datagram_programs : public host_owner {
     if (r.pulls < 2) each_frame(d, [&](const read_frame& f) { look_at_answer(i, f); });
     std::byte was[data_bytes];
     const unsigned pulls = r.pulls;
+    const bool refused = pulls < 2 && refuses_nothing(i, d), stopped = refused && has_stopped(i);
     const std::uint64_t progress = pulls < 2 ? tr(i).answers() + tr(i).landed_bytes() : 0;
     if (pulls < 2) std::memcpy(was, r.data[pulls], data_bytes);
     std::memcpy(in_, d.data(), d.size());
     scrub();
     const bool good = pulling(i, [&](auto& t) { return rend(i).received(t, {in_, d.size()}, now()).has_value(); });
     must(good || lie, "an honest owner's datagram is an error");
+    must(!refused || has_stopped(i) == stopped, "a refusal of what is not asked for stops it (14)");
     if (pulls < 2 && tr(i).answers() + tr(i).landed_bytes() != progress) r.silent = 0;
     for (std::size_t k = 0; pulls < 2 && k < data_bytes; ++k)
       must(was[k] == r.data[pulls][k] || is_covered(i, data_begins() + k), "bytes land that were not asked for (1)");
     poll(i);
+  }
+  bool has_stopped(unsigned i) noexcept { return tr(i).ended() || tr(i).pause().count() > 0; }
+  /// Whether a datagram has nothing but refusals of requests that are answered, or were never made.
+  bool refuses_nothing(unsigned i, const_byte_span d) noexcept {
+    const one_recipient& r = at(i);
+    bool all = true;
+    each_frame(d, [&](const read_frame& f) {
+      const tp::frame& m = f.m;
+      bool asked = m.id == r.described_by || m.id == r.described_by + 1 || m.id == r.confirmed_by;
+      for (const auto& q : r.ranges) asked = asked || (q.length != 0 && q.id == m.id && !q.over);
+      all = all && m.kind == kind::refused && !asked;
+    });
+    return all && !in_pieces();
   }
   void look_at_answer(unsigned i, const read_frame& f) noexcept {
     one_recipient& r = at(i);
@@ -479,11 +497,12 @@ class datagram_programs : public host_owner {
     if (m.kind == kind::located && r.described && m.id == r.described_by + 1 &&
         std::exchange(r.located_by, m.id) != m.id)
       r.nonce = m.nonce;
+    if (m.kind == kind::confirmed && m.nonce == r.nonce && m.version == landing(i).version) r.confirmed = true;
     if (m.kind != kind::chunk || (!in_pieces() && m.nonce != r.nonce) || m.version != landing(i).version) return;
     for (auto& q : r.ranges) {
       if (q.length == 0 || q.offset != m.offset || q.length != m.length) continue;
       cover(i, m.offset - (header_bytes - data_begins()), m.length);
-      q.answered = true;
+      q.answered = true, q.over = q.over || q.id == m.id;
       if (static_cast<std::int32_t>(m.id - r.latest_answer) > 0) r.latest_answer = m.id;
       else if (m.id != r.latest_answer) r.overtaken = true;
     }

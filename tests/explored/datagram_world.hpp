@@ -24,6 +24,7 @@ class datagram_world : public datagram_programs<How> {
   using typename base::one_recipient;
   using typename base::time;
   static constexpr unsigned lies = 10, most_silent = 12;
+  static constexpr tp::status refusals[] = {tp::status::withdrawn, tp::status::stale, tp::status::busy};
   static constexpr std::uint32_t ticks[] = {2'000, 4'500, 9'000};
 
  public:
@@ -64,6 +65,9 @@ class datagram_world : public datagram_programs<How> {
       if (r.end != none && (r.lives == 0 || f.forgets > 0)) can(forget, i);
       if (i == 0 && f.lies_down > 0)
         for (unsigned k = 0; k < recorded_down_.size(); ++k) can(replay, i, k);
+      if (i == 0 && f.lies_down > 0 && r.pulls < 2)
+        for (unsigned k = 0; k < 4; ++k)
+          for (unsigned how = 0; how < std::size(refusals); ++how) can(refuse, i, k << 4 | how);
       if (r.pulls == 2) continue;
       if (tr(i).pause().count() > 0) can(wake, i);
       if (f.give_ups > 0) can(give_up, i);
@@ -127,6 +131,11 @@ class datagram_world : public datagram_programs<How> {
         --f.lies_down;
         at(i).lied_to = true;
         to_recipient(i, datagrams_[recorded_down_[how]], true);
+        break;
+      case refuse:
+        --f.lies_down;
+        at(i).lied_to = true;
+        to_recipient(i, refusal(how), true);
         break;
       case notice: end_ghost(i); break;
       case forget:
@@ -200,6 +209,7 @@ class datagram_world : public datagram_programs<How> {
       case lie_up: return lied(0);
       case lie_down: return lied(1);
       case replay: return "of another run, to recipient 1: " + tell_datagram(datagrams_[recorded_down_[how]]);
+      case refuse: return "nobody's, to recipient 1: " + tell_datagram(refusal(how));
       case notice: return "the owner forgets the former link of recipient " + who;
       case forget: return "the owner forgets recipient " + who + "'s link";
       case wake: return "recipient " + who + " has waited";
@@ -243,6 +253,7 @@ class datagram_world : public datagram_programs<How> {
     lie_up,
     lie_down,
     replay,
+    refuse,
     notice,
     forget,
     wake,
@@ -317,6 +328,17 @@ class datagram_world : public datagram_programs<How> {
     lies_as(spoilt, 0), at(0).lied = true;
     to_owner(at(0).end, 0, 0, spoilt, at(0).down);
     return true;
+  }
+  /// A refusal of one of the last pulls.
+  byte_vector refusal(unsigned how) {
+    tp::frame m;
+    m.kind = tp::frame_kind::refused;
+    m.id = at(0).last_pull - (how >> 4);
+    m.ref = base::refs[at(0).pulls];
+    m.status = refusals[how & 15];
+    byte_vector d(256);
+    d.resize(*base::framing::encode(m, d));
+    return d;
   }
   void strangely(unsigned how, unsigned k) {
     const byte_vector d = strange_frame(k, how);

@@ -196,14 +196,14 @@ class host_machines {
     struct range {
       std::uint64_t offset, asked_at;
       std::uint32_t id, length;
-      bool answered;
-      bool none[7];
+      bool answered, over;  // any request for it is; the latest one is not awaited
+      bool none[6];
     } ranges[8];  // that it has asked for, the latest request of each
     std::uint32_t located_by;  // the id of the names that were located
     std::uint32_t described_by;  // the id of its request for the description
-    std::uint32_t last_pull, latest_answer;  // ids
+    std::uint32_t last_pull, latest_answer, confirmed_by;  // ids
     std::uint8_t damages, lives, silent;  // timers that passed since it was answered
-    bool described, overtaken;
+    bool described, overtaken, confirmed;  // confirmed: a right answer has told it so
     alignas(64) std::byte pool_at[64];
     std::byte pieces[1'280], early[96];
   };
