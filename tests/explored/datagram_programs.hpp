@@ -413,10 +413,22 @@ class datagram_programs : public host_owner {
       }
       scrub();
       pulling(i, [&](auto& t) { rend(i).sent(t, plan_, takes); });
-      if (!takes) return;
+      if (!takes) return want(i, d);
       put(r.up, d);
     }
     must(false, "a recipient does not stop asking (43)");
+  }
+  /// What a full link did not take is wanted all the same, and will be asked for again.
+  void want(unsigned i, const_byte_span d) noexcept {
+    each_frame(d, [&](const read_frame& f) {
+      if (at(i).pulls == 2 || f.m.kind != kind::pull || f.m.ref != refs[at(i).pulls]) return;
+      for (auto& q : at(i).ranges) {
+        if (q.length != 0 && (q.offset != f.m.offset || q.length != f.m.length)) continue;
+        if (q.length == 0) q = {f.m.offset, state.us, f.m.id, f.m.length, true, true, {}};
+        q.answered = q.over = true;
+        return;
+      }
+    });
   }
   void look_at_requests(unsigned i, const_byte_span d) noexcept {
     one_recipient& r = at(i);
