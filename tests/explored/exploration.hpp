@@ -1,5 +1,5 @@
 // Every schedule of a small world, the short ones first. A world is a block of bytes at a fixed place, which is saved
-// and put back, so what runs in it is the library and no model of it. A state is known by 16 bytes of a hash; how each
+// and put back, so what runs in it is the library and no model of it. A state is known by 8 bytes of a hash; how each
 // was reached is kept, so the counterexample that is found is a shortest one and can be told.
 #pragma once
 
@@ -57,67 +57,83 @@ struct fingerprint {
   friend bool operator==(const fingerprint&, const fingerprint&) noexcept = default;
 };
 
-/// States, each kept as what differs from the first one.
+/// States in a row, each kept as what differs from the one before it: those of a layer that are reached one after the
+/// other are much alike.
 template <class State>
 class kept_states {
+  static_assert(sizeof(State) / 8 <= 0x10000);
+
  public:
-  explicit kept_states(const State& first) : first_(&first) {}
+  explicit kept_states(const State& first) : first_(&first) { clear(); }
   void add(const State& s) {
-    ends_.push_back(0);
-    fingerprint::each_difference(&s, first_, sizeof s, [this](std::size_t at, std::uint64_t word) {
-      at_.push_back(static_cast<std::uint32_t>(at));
+    const std::size_t before = words_.size();
+    fingerprint::each_difference(&s, &last_->state, sizeof s, [this](std::size_t at, std::uint64_t word) {
+      at_.push_back(static_cast<std::uint16_t>(at / 8));
       words_.push_back(word);
     });
-    ends_.back() = words_.size();
+    counts_.push_back(static_cast<std::uint16_t>(words_.size() - before));
+    std::memcpy(static_cast<void*>(&last_->state), &s, sizeof s);
   }
-  void get(std::size_t i, State& to) const noexcept {
-    std::memcpy(static_cast<void*>(&to), first_, sizeof to);
-    for (std::size_t k = i == 0 ? 0 : ends_[i - 1]; k < ends_[i]; ++k)
-      std::memcpy(reinterpret_cast<char*>(&to) + at_[k], &words_[k], 8);
+  /// The next one, after rewind() the first. `to` has to be as this has left it.
+  void next(State& to) noexcept {
+    if (read_ == 0) std::memcpy(static_cast<void*>(&to), first_, sizeof to);
+    for (std::size_t n = counts_[read_++]; n > 0; --n, ++word_)
+      std::memcpy(reinterpret_cast<char*>(&to) + std::size_t{8} * at_[word_], &words_[word_], 8);
   }
-  std::size_t size() const noexcept { return ends_.size(); }
-  std::size_t bytes() const noexcept { return words_.size() * 12 + ends_.size() * 8; }
-  void clear() noexcept { words_.clear(), at_.clear(), ends_.clear(); }
-  void swap(kept_states& other) noexcept { words_.swap(other.words_), at_.swap(other.at_), ends_.swap(other.ends_); }
+  void rewind() noexcept { read_ = word_ = 0; }
+  std::size_t size() const noexcept { return counts_.size(); }
+  std::size_t bytes() const noexcept { return words_.size() * 10 + counts_.size() * 2; }
+  void clear() noexcept {
+    words_.clear(), at_.clear(), counts_.clear();
+    rewind();
+    std::memcpy(static_cast<void*>(&last_->state), first_, sizeof *first_);
+  }
+  void swap(kept_states& other) noexcept {
+    words_.swap(other.words_), at_.swap(other.at_), counts_.swap(other.counts_), last_.swap(other.last_);
+    rewind(), other.rewind();
+  }
 
  private:
+  struct one {
+    alignas(64) State state;
+  };
   const State* first_;
+  std::unique_ptr<one> last_ = std::make_unique<one>();
   std::vector<std::uint64_t> words_;
-  std::vector<std::uint32_t> at_;
-  std::vector<std::size_t> ends_;
+  std::vector<std::uint16_t> at_, counts_;
+  std::size_t read_ = 0, word_ = 0;
 };
 
-/// Which states were seen, and by which step from which state each was reached first.
-class seen_states {
+/// Hashes of 64 bits, of which 0 is none. Two states of one hash count as one: of 40 million that happens with a
+/// probability of 1 in 20,000, and then one state is left out.
+class seen_hashes {
  public:
-  struct node {
-    fingerprint print;
-    std::uint32_t from, step;
-  };
-  /// Its number, and whether it is new.
-  std::pair<std::uint32_t, bool> add(const fingerprint& print, std::uint32_t from = 0, std::uint32_t step = 0) {
-    if (2 * nodes_.size() >= table_.size()) grow();
-    std::size_t at = print.a & (table_.size() - 1);
-    for (; table_[at] != 0; at = (at + 1) & (table_.size() - 1))
-      if (nodes_[table_[at] - 1].print == print) return {table_[at] - 1, false};
-    nodes_.push_back({print, from, step});
-    table_[at] = static_cast<std::uint32_t>(nodes_.size());
-    return {table_[at] - 1, true};
+  /// Whether it is new.
+  bool add(const fingerprint& print) {
+    const std::uint64_t hash = std::max<std::uint64_t>(print.a ^ print.b, 1);
+    if (4 * size_ >= 3 * table_.size()) grow();
+    const std::size_t at = place_of(hash);
+    if (table_[at] == hash) return false;
+    table_[at] = hash;
+    ++size_;
+    return true;
   }
-  const node& operator[](std::size_t i) const noexcept { return nodes_[i]; }
-  std::size_t size() const noexcept { return nodes_.size(); }
+  std::size_t size() const noexcept { return size_; }
 
  private:
-  void grow() {
-    table_.assign(std::max<std::size_t>(1024, 2 * table_.size()), 0);
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      std::size_t at = nodes_[i].print.a & (table_.size() - 1);
-      while (table_[at] != 0) at = (at + 1) & (table_.size() - 1);
-      table_[at] = static_cast<std::uint32_t>(i + 1);
-    }
+  std::size_t place_of(std::uint64_t hash) const noexcept {
+    std::size_t at = hash & (table_.size() - 1);
+    while (table_[at] != 0 && table_[at] != hash) at = (at + 1) & (table_.size() - 1);
+    return at;
   }
-  std::vector<node> nodes_;
-  std::vector<std::uint32_t> table_;
+  void grow() {
+    std::vector<std::uint64_t> old(std::max<std::size_t>(1024, 2 * table_.size()));
+    old.swap(table_);
+    for (const std::uint64_t hash : old)
+      if (hash != 0) table_[place_of(hash)] = hash;
+  }
+  std::vector<std::uint64_t> table_;
+  std::size_t size_ = 0;
 };
 
 struct explored {
@@ -148,6 +164,7 @@ class exploration {
     kept_states<state> layer(*first), next(*first);
     std::vector<std::uint32_t> numbers, next_numbers, steps;
     (void)seen_.add(w.print());
+    reached_.push_back({});
     if (w.wrong != nullptr || !rests(w)) return tell(w, 0, nullptr);
     layer.add(*first);
     numbers.push_back(0);
@@ -158,7 +175,7 @@ class exploration {
           done_.whole = false;
           return finish();
         }
-        layer.get(i, *now);
+        layer.next(*now);
         put(w, *now);
         steps.clear();
         w.steps(steps);
@@ -169,9 +186,10 @@ class exploration {
           }
           ++done_.transitions;
           if (w.wrong != nullptr) return tell(w, numbers[i], &step);
-          if (const auto [number, is_new] = seen_.add(w.print(), numbers[i], step); is_new) {
+          if (seen_.add(w.print())) {
             next.add(w.state);
-            next_numbers.push_back(number);
+            next_numbers.push_back(static_cast<std::uint32_t>(reached_.size()));
+            reached_.push_back({numbers[i], step});
             if (!rests(w)) return tell(w, numbers[i], &step);
           }
           put(w, *now);
@@ -192,7 +210,7 @@ class exploration {
   }
   /// Whether what is left ends well without another fault. A rest that meets one that is known has ended well.
   bool rests(World& w) {
-    for (int n = 0; ends_.add(w.rest_print()).second; ++n) {
+    for (int n = 0; ends_.add(w.rest_print()); ++n) {
       if (n == 1'000) w.wrong = "it never ends";
       if (w.wrong == nullptr && !w.rest()) {
         w.at_the_end();
@@ -207,7 +225,7 @@ class exploration {
     const char* const wrong = w.wrong;
     std::vector<std::uint32_t> path;
     if (last != nullptr) path.push_back(*last);
-    for (; number != 0; number = seen_[number].from) path.push_back(seen_[number].step);
+    for (; number != 0; number = reached_[number].from) path.push_back(reached_[number].step);
     std::string& text = done_.counterexample;
     text = std::string(wrong) + ", after " + std::to_string(path.size()) + " steps:";
     w.wrong = nullptr;
@@ -224,7 +242,12 @@ class exploration {
     return finish();
   }
 
-  seen_states seen_, ends_;
+  /// By which step from which state a state was reached first.
+  struct way {
+    std::uint32_t from, step;
+  };
+  seen_hashes seen_, ends_;
+  std::vector<way> reached_;
   explored done_;
 };
 

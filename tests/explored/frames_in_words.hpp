@@ -38,7 +38,7 @@ void each_frame(const_byte_span bytes, See see) {
       if (one.size() < prefix::bytes) continue;
       const auto p = tp::detail::piece_prefix::read(one.first<prefix::bytes>());
       if (!p) continue;
-      f.m.kind = p->kind;
+      f.m.kind = p->kind, f.m.id = p->number, f.m.offset = p->offset, f.m.length = p->length;
     } else {
       tp::word_framing::short_storage lists;
       if (!tp::word_framing::decode(one, f.m, lists)) continue;
@@ -70,7 +70,8 @@ inline std::string tell_datagram(const_byte_span d) {
     text += text.empty() ? "" : " + ";
     text += names[static_cast<unsigned>(m.kind)];
     text += " " + hex(m.id);
-    if (m.kind == tp::frame_kind::pull || m.kind == tp::frame_kind::chunk)
+    if (m.kind == tp::frame_kind::pull || m.kind == tp::frame_kind::chunk || m.kind == tp::frame_kind::piece ||
+        m.kind == tp::frame_kind::taken)
       text += " [" + std::to_string(m.offset) + ", " + std::to_string(m.offset + m.length) + ")";
     if (m.kind == tp::frame_kind::refused || m.kind == tp::frame_kind::confirmed)
       text += " status " + std::to_string(static_cast<unsigned>(m.status));

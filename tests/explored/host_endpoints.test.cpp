@@ -25,7 +25,7 @@ constexpr setting by_number_in_a_full_table{.counts = counting::by_number, .refe
 /// Transitions of each search. One costs as much as eight of small machines.
 std::uint64_t most() {
   const char* const text = std::getenv("TENSORPULL_EXPLORE");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) / 8 : repetitions(600'000, 10);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) / 8 : repetitions(600'000, 20);
 }
 
 void explore(const setting& s, const faults& f) {

@@ -2,35 +2,20 @@
 // world wants it.
 #pragma once
 
-#include "explored/frames_in_words.hpp"
-#include "explored/host_rules.hpp"
+#include "explored/host_owner.hpp"
 
-#include <tensorpull/core/byte_order.hpp>
-#include <tensorpull/core/splitmix64.hpp>
-
-#include <array>
+#include <algorithm>
 #include <string>
 #include <utility>
 
 namespace test::hosts {
 
-class host_programs : public host_rules {
+class host_programs : public host_owner {
  public:
-  host_programs(const setting& s, const faults& f) : host_rules(s, f) {
-    waited_for_ = this;
-    told_lock::relaxed = [] { waited_for_->relax(); };
-  }
+  using host_owner::host_owner;
   void begin() {
-    std::memset(static_cast<void*>(&state), 0, sizeof state);
-    wrong = nullptr;
-    state.left = allowed_;
-    state.now = 1'000;
-    state.stranger_end = none;
-    for (auto& of : state.of) of = none;
-    new (blank(state.pool_at)) pool(state.buffer, sizeof state.buffer);
-    start_owner();
+    begin_machines();
     for (unsigned i = 0; i < 2; ++i) {
-      at(i).end = at(i).ghost = none;
       start_transfer(i);
       connect(i);
     }
@@ -38,121 +23,11 @@ class host_programs : public host_rules {
   }
 
  protected:
-  // the owner's program
-
-  /// Whom it waits for: those that have not completed one of these references.
-  unsigned left_for(unsigned of) const noexcept {
-    unsigned left = 0;
-    for (unsigned i = 0; i < 2; ++i)
-      for (unsigned ref = 0; ref < 2; ++ref)
-        if ((of >> ref & 1) != 0 && (state_.recorded[i][ref] >> state_.content[ref] & 1) == 0) left |= 1u << i;
-    return left;
-  }
-  /// Opens a transaction, has it filled, and knows it from then on.
-  template <class Fill>
-  void open(unsigned of, Fill fill) noexcept {
-    tp::recipient_id left[2];
-    std::size_t n = 0;
-    const unsigned named = setting_.counts == counting::named ? left_for(of) : 0;
-    for (unsigned i = 0; i < 2; ++i)
-      if ((named >> i & 1) != 0) left[n++] = names[i];
-    tp::transaction_options options;
-    if (setting_.counts == counting::named) options.named = {left, n};
-    if (setting_.counts == counting::by_number) options.recipients = 2;
-    options.budgets = {std::chrono::milliseconds(acquire_ms), std::chrono::milliseconds(idle_ms),
-                       std::chrono::milliseconds(transaction_idle_ms), 1};
-    const auto id = own().open_transaction(options);
-    if (!id) return;
-    const bool filled = fill(*id);
-    if (!filled) return own().cancel(*id);
-    own().seal(*id);
-    if (id->number > most_transactions) return must(false, "the world has no room for a transaction");
-    one_transaction& t = state.transactions[id->number - 1];
-    t.there = true;
-    t.of = static_cast<std::uint8_t>(of), t.named = static_cast<std::uint8_t>(named);
-    t.opened_at = t.moved_at = state.now;
-  }
-  void start_owner() noexcept {
-    const bool first = state.owners++ == 0;
-    new (blank(state.storage_at)) storage;
-    tp::splitmix64 random{state.owners};
-    scrub();
-    new (blank(state.owner_at)) owner(tables(), [&] { return random(); });
-    for (auto& t : state.transactions) t = {};
-    own().advance(std::chrono::milliseconds(state.now));
-    unsigned of = 0;
-    for (unsigned ref = 0; ref < 2; ++ref) {
-      if (!first && (!state.published[ref] || left_for(1u << ref) == 0)) continue;
-      of |= 1u << ref;
-    }
-    for (unsigned ref = 0; ref < 2; ++ref) state.published[ref] = (of >> ref & 1) != 0;
-    if (setting_.together && of != 0)
-      open(of, [&](tp::transaction_id in) {
-        for (unsigned ref = 0; ref < 2; ++ref)
-          if ((of >> ref & 1) != 0 && !own().publish(image(ref), version(ref), true, refs[ref], in))
-            must(false, "there is no room for what the program has room for (33)");
-        return true;
-      });
-    for (unsigned ref = 0; ref < 2 && !setting_.together; ++ref)
-      if ((of >> ref & 1) != 0) (void)publish(ref);
-  }
-  bool publish(unsigned ref) noexcept {
-    bool done = false;
-    open(1u << ref, [&](tp::transaction_id in) {
-      return done = own().publish(image(ref), version(ref), true, refs[ref], in).has_value();
-    });
-    return done;
-  }
-  void by_hand(unsigned ref) noexcept {
-    if (const tp::transaction_id id = own().transaction_of(refs[ref]); id && id.number <= most_transactions)
-      state.transactions[id.number - 1].by_hand = true;
-  }
-  void publish_again(unsigned ref, bool other) noexcept {
-    const auto content = state.content[ref], copy = state.copy[ref];
-    state.copy[ref] ^= 1, state.content[ref] ^= other;
-    const tp::transaction_id old = own().transaction_of(refs[ref]);
-    const bool was = state.published[ref];
-    scrub();
-    if (!publish(ref)) {
-      state.content[ref] = content, state.copy[ref] = copy;
-      must(own().transaction_of(refs[ref]) == old, "an error has changed what was published (25)");
-      return;
-    }
-    if (was && old) state.transactions[old.number - 1].by_hand = true;
-    state.published[ref] = true, state.withdrawn[ref] = false;
-    if (other) state.other[ref] = true;
-    unread(ref);
-  }
-  void publish_the_same(unsigned ref) noexcept { publish_again(ref, false); }
-  void take_away(unsigned ref) noexcept {
-    by_hand(ref);
-    scrub();
-    must(own().withdraw(refs[ref], withdrawn_because).has_value(), "what is published cannot be withdrawn (28)");
-    state.published[ref] = false, state.withdrawn[ref] = true;
-    unread(ref);
-  }
-  /// Nothing reads an image that is not published any more.
-  void unread(unsigned ref) noexcept {
-    for (const tp::publication& p : tables().slots)
-      if (p.id == refs[ref] && p.now == tp::publication::state::withdrawn)
-        must(p.pins == 0, "what was withdrawn is still read (3, 28)");
-  }
-  void owner_ends() noexcept {
-    for (unsigned ref = 0; ref < 2; ++ref) {
-      by_hand(ref);
-      state.published[ref] = false, state.withdrawn[ref] = true;
-    }
-    state.ended = true;
-    scrub();
-    own().withdraw_all();
+  void look() {
+    must(!told_lock::wrong, "a lock is taken twice");
     deliver();
-    for (const one_transaction& t : state.transactions)
-      must(!t.there || t.told, "the owner ends, and a transaction has not settled (29)");
-  }
-  void pass_time(std::uint32_t ms) noexcept {
-    state.now += ms, state.passed = true;
-    scrub();
-    own().advance(std::chrono::milliseconds(state.now));
+    for (unsigned i = 0; i < 2; ++i) look_at_recipient(i, tr(i));
+    look_at_owner();
   }
   void owner_starts_again() noexcept {
     for (unsigned i = 0; i < 2; ++i) {
@@ -184,11 +59,7 @@ class host_programs : public host_rules {
   void close(unsigned e) noexcept {
     scrub();
     end(e).~owner_end();
-    blank(state.ends_at[e]);
-    const std::uint32_t number = std::exchange(state.connection[e], 0);
-    state.of[e] = none;
-    for (const tp::recipient_record& r : tables().records)
-      must(!counts(r) || number == 0 || r.connection != number, "a connection is gone, and a record has it (33)");
+    gone(e);
   }
   /// The recipient's end is gone.
   void drop(unsigned i) noexcept {
@@ -232,17 +103,6 @@ class host_programs : public host_rules {
     must((state.recorded[i][ref] & content_of(ref, version(ref))) != 0,
          "what is confirmed over the older connection does not count (24)");
   }
-  /// The reference that a recipient confirms in these bytes, if it is served and was not published again; or none.
-  unsigned confirmed_in(const_byte_span bytes, unsigned i) noexcept {
-    unsigned ref = none;
-    each_frame(bytes, [&](const read_frame& f) {
-      if (f.m.kind == kind::confirm) ref = index_of(f.m.ref);
-    });
-    if (ref == none || at(i).lied || at(i).lied_to || !state.published[ref]) return none;
-    if (state.owners > 1 || state.copy[ref] != 0 || state.content[ref] != 0) return none;
-    const auto known = own().recipient_of(refs[ref], names[i]);
-    return known && known->state != recipient_state::cancelled ? ref : none;
-  }
   /// What an owner's end has to say is taken, and nobody hears it.
   void into_nothing(unsigned e) noexcept {
     owner_end::plan_type plan;
@@ -252,13 +112,6 @@ class host_programs : public host_rules {
       (void)end(e).written(idle, plan, plan.bytes);
   }
 
-  template <class Plan>
-  static std::size_t flat(const Plan& plan, byte_span to) noexcept {
-    std::size_t n = 0;
-    for (std::size_t i = 0; i < plan.span_count; n += plan.spans[i++].size())
-      std::memcpy(to.data() + n, plan.spans[i].data(), plan.spans[i].size());
-    return n;
-  }
   template <class End, class Transfer>
   static tp::result<std::size_t> give(End& to, Transfer& t, const_byte_span bytes) noexcept {
     std::size_t done = 0;
@@ -279,32 +132,9 @@ class host_programs : public host_rules {
   }
   /// False: the owner's end is at an error.
   bool give_owner(unsigned e, const_byte_span bytes, unsigned from) noexcept {
-    std::array<tp::recipient_record, most_records> was;
-    const auto records = tables().records;
-    std::copy(records.begin(), records.end(), was.begin());
     tp::no_transfer idle;
-    scrub();
-    const auto took = give(end(e), idle, bytes);
-    for (const tp::recipient_record& r : records) {
-      if (!counts(r) || r.connection == 0 || state.connection[e] == r.connection) continue;
-      bool known = false;
-      for (const std::uint32_t number : state.connection) known = known || number == r.connection;
-      if (known) continue;
-      must(state.connection[e] == 0, "a connection has two numbers");
-      state.connection[e] = r.connection;
-    }
-    if (setting_.counts == counting::named)
-      for (std::size_t k = 0; k < was.size(); ++k) {
-        const unsigned x = index_of(was[k].who);
-        if (x >= 2 || x == from || at(x).lied) continue;
-        const tp::recipient_record &a = was[k], &b = records[k];
-        if (!is_final(a.state) && is_final(b.state) && is_not_awaited(b, x)) continue;
-        must(a.who == b.who && a.ref == b.ref && a.version == b.version && a.generation == b.generation &&
-                 a.state == b.state && a.nonce == b.nonce && a.serving == b.serving && a.at_end == b.at_end &&
-                 a.bytes == b.bytes && a.connection == b.connection && a.expected == b.expected &&
-                 a.subset == b.subset && a.reason == b.reason && a.marked_at == b.marked_at,
-             "what one peer sends changes what is known of another (17, 24, 33)");
-      }
+    tp::result<std::size_t> took = 0;
+    heard_by(e, from, [&] { took = give(end(e), idle, bytes); });
     return took.has_value() && (*took == bytes.size() || from == stranger);
   }
 
@@ -391,7 +221,7 @@ class host_programs : public host_rules {
     if (took && lie == nullptr) open_.bytes = *took;
     deliver();
     if (m.what != nullptr) (this->*m.what)(m.reference);
-    finish_plan();
+    (void)finish_plan();
     if (!took) {
       if (at(i).pulls < 2) tr(i).fail(took.error());
       must(at(i).lied_to, "an honest owner's bytes are an error");
@@ -407,25 +237,14 @@ class host_programs : public host_rules {
     look();
     return true;
   }
-  /// Somebody waits until nothing reads an image; other threads look what has settled, and have sent it.
-  void relax() noexcept {
-    deliver();
-    if (open_.plan != nullptr) return finish_plan();
-    must(false, "somebody waits for bytes that nobody sends (3)");
-    for (tp::publication& p : tables().slots) p.pins = 0;
-  }
-  void finish_plan() noexcept {
-    if (open_.plan == nullptr) return;
+  bool finish_plan() noexcept override {
+    if (open_.plan == nullptr) return false;
     tp::no_transfer idle;
     const std::uint64_t before = own().totals().bytes_sent;
     scrub();
     (void)end(open_.end).written(idle, *std::exchange(open_.plan, nullptr), open_.bytes);
-    const unsigned of = state.of[open_.end];
-    if (of >= 2 || own().totals().bytes_sent < before + 2 * idle_ms / 1000) return;
-    state.payload_at[of] = state.now;
-    for (auto& t : state.transactions)
-      if (t.there && at(of).pulls < 2 && (t.of >> at(of).pulls & 1) != 0 && !t.by_hand && !t.told)
-        t.moved_at = state.now;
+    has_sent(state.of[open_.end], before);
+    return true;
   }
   /// Bytes that are moved: all, or up to a place within the first item, or that alone; 0: that is no part.
   template <class Plan>
@@ -446,10 +265,7 @@ class host_programs : public host_rules {
     one_recipient& r = at(i);
     const std::uint32_t first_id = r.end != none ? rend(i).next_id() : 1;
     new (blank(r.landing_at)) noted(destinations_[2 * i + r.pulls].destination());
-    tp::pull_request request;
-    request.ref = refs[r.pulls];
-    if (setting_.pinned) request.version = version_[r.pulls][0];
-    request.recipient = names[i];
+    const tp::pull_request request = request_of(i);
     scrub();
     new (blank(r.transfer_at)) transfer(landing(i), request, {}, first_id);
     r.landed = r.total = r.nonce = 0, r.tries = 0;
@@ -474,16 +290,7 @@ class host_programs : public host_rules {
   void poll(unsigned i) noexcept {
     one_recipient& r = at(i);
     for (; r.pulls < 2 && tr(i).ended();) {
-      const auto outcome = tr(i).outcome();
-      how_it_ended& d = r.done[r.pulls];
-      blank(d);
-      d.over = true;
-      d.completed = outcome && outcome->outcome == tp::outcome::completed;
-      d.confirmed = outcome && outcome->confirmed;
-      d.version = outcome ? outcome->version : 0;
-      d.code = outcome ? outcome->unconfirmed_because : outcome.error().code;
-      d.system = outcome ? 0 : outcome.error().system;
-      look_at_the_end(i, r.pulls, d);
+      note_end(i, tr(i));
       const auto farewell = tr(i).farewell();
       if (r.end != none) {
         scrub();
@@ -495,65 +302,44 @@ class host_programs : public host_rules {
     if (r.pulls == 2 && r.end != none && rend(i).output_idle()) hang_up(i);
   }
 
-  // lies
-
-  static constexpr unsigned another_kind = 48 << 4;
-
-  bool spoil(std::byte* d, std::size_t& n, unsigned how) const noexcept {
-    if (how >= another_kind) {
-      const unsigned k = how - another_kind;
-      if (n < 24) return false;
-      if (k < 19) return d[20] != std::byte(k) && (d[20] = std::byte(k), true);
-      if (2 * n > plan_bytes) return false;
-      std::memcpy(d + n, d, n);  // all of it twice
-      n *= 2;
-      return true;
-    }
-    const unsigned w = how >> 4;
-    if (8 * w + 8 > n) return false;
-    std::byte* const at = d + 8 * w;
-    const std::uint64_t was = tp::load_le64(at);
-    std::uint64_t now = was;
-    switch (how & 15) {
-      case 0: now += 1; break;
-      case 1: now -= 1; break;
-      case 2: now += std::uint64_t{1} << 32; break;
-      case 3: now ^= std::uint64_t{1} << 63; break;
-      case 4: now = 0; break;
-      case 5: now = ~std::uint64_t{0}; break;
-      case 6: now = version_[0][1]; break;
-      case 7: now = names[1].value; break;
-      case 8:
-        if (8 * w + 16 > n) return false;
-        now = tp::load_le64(at + 8);
-        tp::store_le64(at + 8, was);
-        break;
-      default: n = 8 * w + 4; return true;  // the rest is missing
-    }
-    tp::store_le64(at, now);
-    return now != was;
-  }
-  /// Takes note of what is confirmed in these bytes, which `from` sends.
-  void hear(const_byte_span bytes, unsigned from) noexcept {
+  /// Notes what a recipient asks for.
+  void look_at_requests(unsigned i, const_byte_span bytes) noexcept {
+    one_recipient& r = at(i);
     each_frame(bytes, [&](const read_frame& f) {
-      const unsigned who = f.m.recipient ? index_of(f.m.recipient) : from, ref = index_of(f.m.ref);
-      if (f.m.kind != kind::confirm || !f.m.flag || who == none || f.m.digest != version(ref)) return;
-      auto& said = state.said[who][ref];
-      if (std::find(std::begin(said), std::end(said), f.m.nonce) != std::end(said)) return;
-      std::move_backward(std::begin(said), std::end(said) - 1, std::end(said));
-      said[0] = f.m.nonce;
+      const tp::frame& m = f.m;
+      if (r.pulls == 2 || (m.kind != kind::pull && m.kind != kind::confirm) || m.ref != refs[r.pulls]) return;
+      must(m.version == 0 || landing(i).version == 0 || m.version == landing(i).version,
+           "it goes on with another version (35)");
+      if (m.kind != kind::pull || r.asked[0].id == m.id) return;
+      std::move_backward(std::begin(r.asked), std::end(r.asked) - 1, std::end(r.asked));
+      r.asked[0] = {m.offset, m.id, m.length};
     });
   }
-  /// The same for a lie, and in whose names it is.
-  void lies_as(const_byte_span bytes, unsigned from) noexcept {
-    hear(bytes, from);
-    each_frame(bytes, [&](const read_frame& f) {
-      if (const unsigned x = index_of(f.m.recipient); x < 2) at(x).lied = true;
-    });
-  }
-  std::string tell_frames(const_byte_span bytes) const { return telling_ ? tell_datagram(bytes) : std::string(); }
-  void note_frames(const_byte_span bytes) {
-    each_frame(bytes, [&](const read_frame& f) { asked_.emplace_back(f.bytes.begin(), f.bytes.end()); });
+  /// Where a recipient may be once these bytes have arrived, the first of which begins a frame: behind what answers its
+  /// requests.
+  std::uint64_t may_land(unsigned i, const_byte_span bytes) noexcept {
+    one_recipient& r = at(i);
+    std::uint64_t reached = tr(i).landed_bytes(), version = landing(i).version;
+    using prefix = tp::detail::payload_prefix;
+    while (bytes.size() >= 24) {
+      const auto size = tp::detail::measure_frame(bytes, ~std::size_t{0}, 1);
+      const std::size_t whole = size && *size ? std::min(**size, bytes.size()) : bytes.size();
+      const const_byte_span one = bytes.first(whole);
+      bytes = bytes.subspan(whole);
+      if (prefix::announces_payload(one)) {
+        if (one.size() < prefix::bytes) break;
+        const auto m = prefix::read(one.first<prefix::bytes>());
+        if (!m || m->ref != refs[r.pulls] || m->version != version || m->nonce != r.nonce || m->offset != reached)
+          continue;
+        bool asked = false;
+        for (const auto& q : r.asked) asked = asked || (q.id == m->id && q.offset == reached && m->length <= q.length);
+        if (asked) reached += m->length;
+      } else if (const read_frame f = first_frame(one); f.m.kind == kind::description && f.m.ref == refs[r.pulls]) {
+        r.nonce = f.m.nonce;
+        if (version == 0) version = f.m.version;
+      }
+    }
+    return reached;
   }
 
   struct open_plan {
@@ -562,15 +348,8 @@ class host_programs : public host_rules {
     std::size_t bytes = 0;
   };
 
-  alignas(64) std::byte scratch_[8'192];
-  std::vector<byte_vector> asked_;  // requests of a whole run
-  tp::ignore_messages ignore_;
-  tp::no_owner nobody_;
   tp::buffer_pool<> no_buffers_;
   open_plan open_;  // while bytes are being sent
-  static inline host_programs* waited_for_ = nullptr;
-  std::string said_;
-  bool recording_ = false, telling_ = false;
 };
 
 }  // namespace test::hosts

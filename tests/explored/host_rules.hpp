@@ -22,6 +22,7 @@ class host_rules : public host_machines {
         const how_it_ended& d = r.done[ref];
         if (!d.over) wrong = "a recipient has not ended";
         const bool good = d.over && d.completed && d.confirmed;
+        if (looks(i)) continue;
         if (good || r.lied || r.lied_to || (r.gave_up[ref] && d.code == errc::cancelled)) continue;
         const bool known = (d.code == errc::withdrawn && state.withdrawn[ref]) ||
                            (d.code == errc::stale_version && state.other[ref]) ||
@@ -30,6 +31,7 @@ class host_rules : public host_machines {
                            (d.code == errc::already_final &&
                             (state.recorded[i][ref] != 0 || (d.completed && state.passed))) ||
                            (d.code == errc::unknown_reference && state.owners > 1 && !state.published[ref]) ||
+                           (d.code == errc::unknown_reference && setting_.joins && ref == 1) ||
                            (d.completed && d.code == errc::bad_request && setting_.counts == counting::unknown);
         if (!known)
           wrong = d.completed ? "without another fault it is not confirmed (12, 30, 39)"
@@ -41,35 +43,33 @@ class host_rules : public host_machines {
   }
 
  protected:
-  void look() {
-    must(!told_lock::wrong, "a lock is taken twice");
-    deliver();
-    for (unsigned i = 0; i < 2; ++i) look_at_recipient(i);
+  void look_at_owner() {
     std::uint32_t ends = 0;
     for (const auto of : state.of) ends += of != none;
     if (ends == 0) {
-      must(buffers().available() == 1, "a connection is gone, and its buffer with it");
+      must(buffers().available() == setting_.buffers, "a connection is gone, and its buffer with it");
       for (const tp::recipient_record& r : tables().records)
         must(!counts(r) || r.connection == 0, "nobody is connected, and a record has a connection (33)");
     }
     for (const tp::publication& p : tables().slots) must(p.pins == 0, "nothing is sent, and an image is read (3)");
     for (const one_transaction& t : state.transactions) {
-      if (!t.there || t.told || t.named == 0) continue;
+      if (!t.there || t.told || t.open || t.named == 0) continue;
       bool all = true;
       for (unsigned x = 0; x < 2; ++x)
         if ((t.named >> x & 1) != 0) all = all && has_ended(t, x);
       must(!all, "all have ended, and the transaction has not settled (16, 17)");
     }
   }
-  void look_at_recipient(unsigned i) noexcept {
+  /// `t`: what it pulls with.
+  template <class Transfer>
+  void look_at_recipient(unsigned i, const Transfer& t) noexcept {
     one_recipient& r = at(i);
     if (r.pulls == 2) return;
-    transfer& t = tr(i);
     must(t.landed_bytes() >= r.landed, "bytes that have landed are fetched again (27, 35)");
     r.landed = t.landed_bytes();
     must(t.answers() < t.next_id(), "more was answered than asked (14)");
     must(r.total == 0 || t.total_bytes() == r.total, "the image has another size than was described (1)");
-    r.total = t.total_bytes();
+    if (!setting_.by_name || landing(i).version != 0) r.total = t.total_bytes();
     const unsigned content = content_of(r.pulls, landing(i).version);
     if (const std::uint64_t finished = landing(i).finished; finished != 0) {
       const unsigned of = content_of(r.pulls, finished);
@@ -81,13 +81,14 @@ class host_rules : public host_machines {
     if (setting_.pinned && landing(i).version != 0) must(content == 1, "it pulls another version than it was to (35)");
     if (r.lied_to) return;
     if (landing(i).version != 0) must(content != 0, "it pulls what nobody published (1)");
-    const std::uint64_t here = r.landed - std::min<std::uint64_t>(r.landed, header_bytes);
+    const std::uint64_t here = r.landed - std::min<std::uint64_t>(r.landed, data_begins());
     for (std::size_t k = 0; k < data_bytes; ++k) {
       const std::byte is = r.data[r.pulls][k], should = source_[r.pulls][content == 2 ? 1 : 0][0][k];
       must(is == should || (k >= here && is == std::byte{0}), "bytes land that were not published there (1)");
     }
   }
 
+  bool looks(unsigned x) const noexcept { return x == 1 && setting_.second_looks; }
   static bool is_given_up(recipient_state s) noexcept {
     return s == recipient_state::failed || s == recipient_state::cancelled || s == recipient_state::vanished;
   }
@@ -154,7 +155,10 @@ class host_rules : public host_machines {
         must(!has_completed(was) || has_completed(r.state), "a recipient that has completed does not stay so (20)");
         continue;
       }
-      const bool declined = at(x).lied_to && r.state == recipient_state::unseen && !is_final(was);
+      if (looks(x))
+        must(r.state != recipient_state::failed && r.state != recipient_state::cancelled && !has_completed(r.state),
+             "one that only looked has ended (21)");
+      const bool declined = (at(x).lied_to || looks(x)) && r.state == recipient_state::unseen && !is_final(was);
       must(declined || may_become(was, r.state), "a recipient's state changes as it cannot (19, 20)");
       if (r.state == recipient_state::acquired) state.payload_at[x] = state.now;
       if (r.state == recipient_state::completed) {
@@ -196,6 +200,7 @@ class host_rules : public host_machines {
       return must(false, "a transaction settles that nobody opened (31)");
     one_transaction& t = state.transactions[n - 1];
     must(!std::exchange(t.told, true), "a settlement is told twice (31)");
+    must(!t.open || t.by_hand, "a transaction settles that references may still join (26)");
     for (const tp::publication& p : tables().slots)
       must(p.transaction != s.id || p.pins == 0, "a settlement is told while an image is read (31)");
     for (unsigned ref = 0; ref < 2; ++ref)
@@ -249,47 +254,9 @@ class host_rules : public host_machines {
     must(landing(i).version != 0 || !known || known->state != recipient_state::completed,
          "one that has completed asks, and hears that it is over (32)");
   }
-  /// Notes what a recipient asks for.
-  void look_at_requests(unsigned i, const_byte_span bytes) noexcept {
-    one_recipient& r = at(i);
-    each_frame(bytes, [&](const read_frame& f) {
-      const tp::frame& m = f.m;
-      if (r.pulls == 2 || (m.kind != kind::pull && m.kind != kind::confirm) || m.ref != refs[r.pulls]) return;
-      must(m.version == 0 || landing(i).version == 0 || m.version == landing(i).version,
-           "it goes on with another version (35)");
-      if (m.kind != kind::pull || r.asked[0].id == m.id) return;
-      std::move_backward(std::begin(r.asked), std::end(r.asked) - 1, std::end(r.asked));
-      r.asked[0] = {m.offset, m.id, m.length};
-    });
-  }
-  /// Where a recipient may be once these bytes have arrived, the first of which begins a frame: behind what answers its
-  /// requests.
-  std::uint64_t may_land(unsigned i, const_byte_span bytes) noexcept {
-    one_recipient& r = at(i);
-    std::uint64_t reached = tr(i).landed_bytes(), version = landing(i).version;
-    using prefix = tp::detail::payload_prefix;
-    while (bytes.size() >= 24) {
-      const auto size = tp::detail::measure_frame(bytes, ~std::size_t{0}, 1);
-      const std::size_t whole = size && *size ? std::min(**size, bytes.size()) : bytes.size();
-      const const_byte_span one = bytes.first(whole);
-      bytes = bytes.subspan(whole);
-      if (prefix::announces_payload(one)) {
-        if (one.size() < prefix::bytes) break;
-        const auto m = prefix::read(one.first<prefix::bytes>());
-        if (!m || m->ref != refs[r.pulls] || m->version != version || m->nonce != r.nonce || m->offset != reached)
-          continue;
-        bool asked = false;
-        for (const auto& q : r.asked) asked = asked || (q.id == m->id && q.offset == reached && m->length <= q.length);
-        if (asked) reached += m->length;
-      } else if (const read_frame f = first_frame(one); f.m.kind == kind::description && f.m.ref == refs[r.pulls]) {
-        r.nonce = f.m.nonce;
-        if (version == 0) version = f.m.version;
-      }
-    }
-    return reached;
-  }
   /// Payload is read where it is published now.
-  void look_at_spans(const owner_end::plan_type& plan) noexcept {
+  template <class Plan>
+  void look_at_spans(const Plan& plan) noexcept {
     const std::byte* const all = source_[0][0][0];
     for (std::size_t k = 0; k < plan.span_count; ++k) {
       const std::byte* const p = plan.spans[k].data();

@@ -177,12 +177,7 @@ class host_world : public host_programs {
     std::memcpy(static_cast<void*>(&state), now.get(), sizeof state);
     wrong = was;
     if (more) return said_.empty() ? "a step without bytes" : said_;
-    std::string text = "the end:";
-    for (unsigned i = 0; i < 2; ++i)
-      for (const how_it_ended& d : at(i).done)
-        text += std::string(d.completed ? " completed" : " not completed") + (d.confirmed ? ", confirmed" : "") + " (" +
-                std::string(code_name(d.code)) + ");";
-    return text;
+    return tell_end();
   }
 
  private:
@@ -212,14 +207,6 @@ class host_world : public host_programs {
     strange_long
   };
 
-  byte_vector strange_frame(unsigned k, unsigned how) const {
-    if (how == 0) return asked_[k];
-    tp::frame m = first_frame(asked_[k]).m;
-    m.recipient = how == 1 ? names[2] : tp::recipient_id{};
-    byte_vector d(256);
-    d.resize(*framing::encode(m, d));
-    return d;
-  }
   void hear_stranger(const_byte_span bytes) noexcept {
     if (state.stranger_end == none) state.stranger_end = static_cast<std::uint8_t>(accept(stranger));
     if (!give_owner(state.stranger_end, bytes, stranger)) close(std::exchange(state.stranger_end, none));
@@ -244,20 +231,7 @@ class host_world : public host_programs {
     recording_ = true;
     while (wrong == nullptr && rest_once()) look();
     recording_ = false;
-    for (std::size_t k = 0, n = asked_.size(); k < n; ++k) {
-      tp::frame m = first_frame(asked_[k]).m;
-      if (m.kind != kind::confirm) continue;
-      const auto also = [&] {
-        byte_vector d(256);
-        d.resize(*framing::encode(m, d));
-        asked_.push_back(std::move(d));
-      };
-      m.flag = false, also();
-      m.kind = kind::cancel;
-      for (const tp::status s :
-           {tp::status::ok, tp::status::digest_mismatch, tp::status::looked, tp::status::unsupported})
-        m.status = s, also();
-    }
+    add_other_confirmations();
     allowed_ = allowed;
   }
 

@@ -48,7 +48,7 @@ struct in_used_flash : in_flash<false> {
 /// Transitions of each search.
 std::uint64_t most() {
   const char* const text = std::getenv("TENSORPULL_EXPLORE");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : repetitions(5'000'000, 5);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : repetitions(60'000'000, 60);
 }
 
 template <class Setting>

@@ -178,67 +178,6 @@ TEST(DatagramControl, R6_unknown_references_and_other_versions_are_errors_at_onc
   }
 }
 
-TEST(DatagramControl, R11_a_cancelled_transfer_is_told_and_late_doubles_do_not_bring_it_back) {
-  lossy_pair<> pair({1200, 0.3, 0.2, 300us, 0us});
-  const model source = numbered(100).fill(1);
-  model target = numbered(100);
-  const auto id = pair.left.publish(source, {1, 2}, 1);
-  tp::land to(target.destination());
-  pull<> t(to, request_for(id), {}, pair.right.end->next_id());
-  pair.begin(t);
-  std::vector<std::pair<datagram, std::size_t>> heard;
-  pair.spoil = [&](datagram& d, std::size_t n) { heard.emplace_back(d, n); };
-  ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 2000; }));
-  t.fail({errc::cancelled, 0, 0, {}});
-  pair.right.end->end_pull(t);
-  ASSERT_TRUE(t.farewell() && pair.right.end->send_control(*t.farewell()));
-  tp::no_transfer idle;
-  ASSERT_TRUE(pair.run(idle, [&] { return pair.left.references.settled(id); }));
-  EXPECT_EQ(pair.left.references.status_of(id)->cancelled, 1u);
-  pair.run(idle, [] { return false; }, 10s);
-  for (const auto& [d, n] : heard)
-    (void)pair.left.end->received(idle, {reinterpret_cast<const std::byte*>(d.data()), n}, pair.now);
-  EXPECT_EQ(pair.left.references.status_of(id)->cancelled, 1u);
-  EXPECT_TRUE(pair.right.end->output_idle());
-}
-TEST(DatagramControl, R9_late_doubles_of_requests_change_nothing_about_a_transfer_that_has_ended) {
-  lossy_pair<> pair(in_order);
-  const model source = numbered(30).fill(1);
-  std::vector<std::string_view> views{"layers.0.weight100", "layers.0.weight101"};
-  model target;
-  for (const auto n : views) target.add(std::string(n), dtype::f32, {10});
-  target.ready();
-  const auto id = pair.left.publish(source, {1, 2}, 2);
-  tp::land to(target.destination());
-  auto request = request_for(id);
-  request.subset = views;
-  pull<> t(to, request, {}, pair.right.end->next_id());
-  std::vector<std::pair<datagram, std::size_t>> heard;
-  tp::no_transfer idle;
-  pair.spoil = [&](datagram& d, std::size_t n) { heard.emplace_back(d, n); };
-  pair.begin(t);
-  ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 0; }));
-  pair.spoil = {};
-  for (const auto& [old, size] : heard)
-    (void)pair.left.end->received(idle, {reinterpret_cast<const std::byte*>(old.data()), size}, pair.now);
-  ASSERT_TRUE(succeeded(pair.finish(t)));
-  EXPECT_TRUE(t.outcome()->confirmed) << "a double of the request for the description does not undo that for the names";
-  EXPECT_EQ(pair.left.references.status_of(id)->completed, 1u);
-  EXPECT_EQ(pair.left.references.status_of(id)->failed, 0u);
-}
-TEST(DatagramControl, R12_a_peer_that_was_started_again_with_badly_chosen_ids_is_believed) {
-  lossy_pair<> pair({});
-  const model source = numbered(30).fill(1);
-  const auto id = pair.left.publish(source, {1, 2}, 2);
-  model target = numbered(30);
-  tp::land to(target.destination());
-  pull<> t(to, request_for(id, 1), {}, 5000);
-  ASSERT_TRUE(succeeded(pair.pull(t)));
-  tp::land again(target.destination());
-  pull<> second(again, request_for(id, 2), {}, 4000);
-  ASSERT_TRUE(confirmed(pair.pull(second)));
-}
-
 TEST(DatagramControl, Garbage_changes_nothing) {
   lossy_pair<> pair(in_order);
   const model source = numbered(60).fill(1);

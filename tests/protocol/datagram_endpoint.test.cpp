@@ -47,19 +47,6 @@ tp::frame ask(kind k, std::uint32_t id, std::uint64_t who = 9) {
   return m;
 }
 
-TEST(DatagramEndpoint, R9_a_late_double_of_an_older_request_is_not_answered) {
-  spoken_to end;
-  const model source = mixed_model().fill(1);
-  end.p.publish(source);
-  for (const std::uint32_t id : {100u, 101u}) {
-    EXPECT_EQ(end.hears(ask(kind::describe, id, id)), errc{});
-    EXPECT_EQ(end.answer().id, id);
-  }
-  EXPECT_EQ(end.hears(ask(kind::describe, 100, 100)), errc{});
-  EXPECT_TRUE(end.says().empty());
-  EXPECT_EQ(end.hears(ask(kind::describe, 101, 101)), errc{}) << "the newest may come twice";
-  EXPECT_EQ(end.answer().kind, kind::description);
-}
 TEST(DatagramEndpoint, Answers_fit_a_datagram_whatever_is_asked_for) {
   for (const std::size_t datagram_bytes : {128u, 256u, 1200u}) {
     spoken_to end(datagram_bytes);

@@ -17,9 +17,9 @@ struct datagram_owner_options {
   std::string_view listen{};     ///< the address. None: the transport's any_address (udp: a free port of 127.0.0.1)
   std::size_t peers = 1024;      ///< recipients that are remembered at a time. Others are told `busy`, and return
   peer_budgets budgets{};        ///< when one is forgotten that is silent
-  /// For requests and answers that do not fit one datagram; shared by all peers. While none is free, a peer that has
-  /// kept one for the budgets' `idle_if_full` without taking or sending a piece, or for `idle` in all, loses it, and
-  /// gets none for twice `idle_if_full`.
+  /// For requests and answers that do not fit one datagram; shared by all peers. One request for names may take two,
+  /// its own and that of its answer. While none is free, a peer that has kept one for the budgets' `idle_if_full`
+  /// without taking or sending a piece, or for `idle` in all, loses it, and gets none for twice `idle_if_full`.
   std::size_t long_buffers = 8;
   send_limits limits{};  ///< how fast it may send, to all peers and to each
   /// decides what each peer may have, as publisher::authorise; none: everybody may have everything
