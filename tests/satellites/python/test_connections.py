@@ -61,6 +61,25 @@ def slow(owner, change=lambda i, frame: frame):
     return MutatingPath(owner.port, carry)
 
 
+def waiting_for_each_other(owners):
+    """Ways to owners, of which none lets a first chunk through before all have one."""
+    all_have_one = threading.Barrier(len(owners))
+
+    def way(owner):
+        first = True
+
+        def carry(i, frame):
+            nonlocal first
+            if first and len(frame) > SMALL["chunk_size"]:
+                first = False
+                all_have_one.wait(60)
+            return frame
+
+        return MutatingPath(owner.port, carry)
+
+    return [way(owner) for owner in owners]
+
+
 @pytest.mark.parametrize("link", ["127.0.0.1:0", "unix:{}/door"])
 @pytest.mark.parametrize("into", ["new", "out", "file"])
 def test_one_owner_counts_one_recipient(link, into, tmp_path):
@@ -78,8 +97,11 @@ def test_one_owner_counts_one_recipient(link, into, tmp_path):
 @pytest.mark.parametrize("into", ["new", "out", "file"])
 def test_all_owners_send_and_those_that_are_left_go_on(three, into, tmp_path):
     a, b, c = three
-    assert same(pull(into, [a.address, b.address, c.address], ID, tmp_path, connections=3, **SMALL))
-    assert all(each.status(ID).bytes_sent > 100_000 for each in three)
+    ways = waiting_for_each_other(three)
+    assert same(pull(into, [way.address for way in ways], ID, tmp_path, connections=3, **SMALL))
+    assert all(each.status(ID).bytes_sent >= SMALL["chunk_size"] for each in three)
+    for way in ways:
+        way.close()
     seen: list[int] = []
 
     def tell(p):

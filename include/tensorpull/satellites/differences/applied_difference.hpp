@@ -192,7 +192,7 @@ class applied_difference {
     if (const auto ok = apply_block(*coder_, t.type, block, coded, std::span(room_->scratch, n)); !ok)
       return failure(ok.error().code, taken_, t.name);
     hash_.update(block);
-    if (detail::all_zero(coded)) return {};
+    if (here && detail::all_zero(coded)) return {};  // others may be written elsewhere than they are read
     state_ = difference_state::partly;
     return here ? result<void>{} : detail::land_bytes(land_, at, block);
   }
