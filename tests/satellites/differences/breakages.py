@@ -20,6 +20,7 @@ BREAKAGES = [
     ("satellites/differences/difference.hpp", "if (made.size_ > most_bytes) return failure(errc::too_large, made.size_);", "", "satellites/differences/difference", "*refused_by_name*"),
     ("satellites/differences/block.hpp", "if (detail::element_check(inout) != check) return failure(errc::digest_mismatch);", "(void)check;", "satellites/differences/block", "*other_elements*"),
     ("satellites/differences/detail/sparse_elements.hpp", "if (!same(list.old_of(count))) return errc::digest_mismatch;", "", "satellites/differences/block", "*other_elements*"),
+    ("satellites/differences/applied_difference.hpp", "if (here && detail::all_zero(coded))", "if (detail::all_zero(coded))", "satellites/differences/difference", "*read_from_elsewhere*"),
     ("satellites/differences/applied_difference.hpp", "if (hash_.digest() != prologue_.to) return failure(errc::digest_mismatch);", "", "satellites/differences/difference", "*Whatever_is_wrong*"),
     ("satellites/differences/applied_difference.hpp", "if (offset < taken_) return {};", "", "satellites/differences/difference", "*comes_again*"),
     ("satellites/differences/applied_difference.hpp", "read->coder != Coder::id && read->coder != no_coder::id", "false", "satellites/differences/difference", "*refused_by_name*"),

@@ -120,6 +120,41 @@ TEST(Difference, A_model_that_is_not_the_old_version_is_refused_before_a_wrong_e
   EXPECT_GT(of_the_first, 10);
 }
 
+// As a file's next version is made beside it: what is read is the old one, and all of the new one is written.
+TEST(Difference, A_destination_that_is_read_from_elsewhere_gets_what_has_not_changed_too) {
+  constexpr std::size_t n = 100'000;
+  model old, now;
+  for (model* m : {&old, &now}) m->add("w", dtype::u16, {n}).ready().fill(5);
+  std::byte* const changed = now.destination().address(0);
+  changed[0] ^= std::byte{1};
+  const auto difference = between(old, now);
+  struct both {
+    const std::byte* from;
+    byte_vector to, staging;
+  } files{old.destination().address(0), byte_vector(2 * n), byte_vector(4096)};
+  const tp::source_reader reader{
+      [](const void* context, std::uintptr_t, std::uint64_t at, std::span<std::byte> out) noexcept {
+        std::memcpy(out.data(), static_cast<const both*>(context)->from + at, out.size());
+        return tp::result<void>();
+      },
+      &files};
+  const tp::destination_writer writer{
+      [](void* context, std::uintptr_t, std::uint64_t at, std::span<const std::byte> bytes) noexcept {
+        std::memcpy(static_cast<both*>(context)->to.data() + at, bytes.data(), bytes.size());
+        return tp::result<void>();
+      },
+      &files, files.staging, &reader};
+  const std::array<std::uint64_t, 1> shape{n};
+  const tp::mutable_tensor_view view{
+      .name = "w", .type = dtype::u16, .shape = shape, .data = nullptr, .indirect = true};
+  auto image = tp::dynamic_image::make(std::span(&view, 1), {}, writer);
+  ASSERT_TRUE(image);
+  tp::deflate_coder coder;
+  auto to = *applied::make(image->destination(), coder);
+  ASSERT_TRUE(feeder(to, as_model(difference.bytes()), 4096).run());
+  EXPECT_TRUE(std::equal(files.to.begin(), files.to.end(), changed));
+}
+
 TEST(Difference, Of_another_model_or_of_anything_else_is_refused_by_name) {
   pair_of_versions v(2), w(3);
   const auto difference = between(v.old->get(), v.now->get());
