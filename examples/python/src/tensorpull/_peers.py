@@ -45,7 +45,7 @@ def field(said: Mapping[str, Any], name: str, kind: type, pattern: Optional["re.
     value = said.get(name)
     if type(value) is not kind:  # a bool is no number here
         raise Refused(f"its {name} is not a {kind.__name__}")
-    if pattern is not None and not pattern.match(value):
+    if pattern is not None and not pattern.match(str(value)):
         raise Refused(f"its {name} makes no sense")
     return value
 
