@@ -82,7 +82,7 @@ BREAKAGES = [
     ("satellites/http/owner/detail/status_views.hpp", "if (view_->over()) end(shared);", "if (view_->over()) view_ = nullptr;", "satellites/http/http_status", "*old_client*"),
     ("satellites/http/owner/detail/owner_endpoint.hpp", "    view_.end(handler_.shared());\n    handler_", "    handler_", "satellites/http/http_status", "*slowly*"),
     ("satellites/http/owner/detail/status_walk.hpp", "most_publications = 100,", "most_publications = 101,", "satellites/http/http_status", "*ten_thousand*"),
-    ("satellites/http/owner/detail/status_walk.hpp", "noexcept { return next_of(all); }", "noexcept { if (const auto at = at_; !inside_) choose(all), at_ = at; return next_of(all); }", "satellites/http/http_status", "*three_times*"),
+    ("satellites/http/owner/detail/status_walk.hpp", "noexcept { return this->next_of(all); }", "noexcept { if (const auto at = at_; !inside_) choose(all), at_ = at; return next_of(all); }", "satellites/http/http_status", "*three_times*"),
     ("satellites/http/owner/detail/status_walk.hpp", "if (!r.who || !all.is_of(r, p)) continue;", "", "satellites/http/http_status", "*left_out*"),
     ("satellites/http/owner/detail/status_walk.hpp", "= p.order == c.order;", "= true;", "satellites/http/http_status", "*left_out*"),
     ("satellites/http/owner/detail/status_walk.hpp", "room -= shown;", "", "satellites/http/http_status", "*newest_first*"),

@@ -62,12 +62,12 @@ class status_walk {
   /// and two over the records, however many publications there are.
   template <class Owner>
   void begin(const Owner& owner) noexcept {
-    owner.look_over([this](const auto& all) noexcept { choose(all); });
+    owner.look_over([this](const auto& all) noexcept { this->choose(all); });
   }
   /// The next row, as it is now.
   template <class Owner>
   status_row next(const Owner& owner) noexcept {
-    return owner.look_over([this](const auto& all) noexcept { return next_of(all); });
+    return owner.look_over([this](const auto& all) noexcept { return this->next_of(all); });
   }
 
  private:
@@ -88,6 +88,11 @@ class status_walk {
   };
   static choice choice_of(const publication& p) noexcept {
     return {.order = p.order, .over = p.now == publication::state::withdrawn};
+  }
+
+  auto place_of(const choice& c) noexcept {
+    return std::lower_bound(choices_.begin(), choices_.begin() + chosen_, c,
+                            [](const choice& a, const choice& b) { return a.is_before(b); });
   }
 
   template <class Tables>
@@ -132,10 +137,6 @@ class status_walk {
       }
       c.end = used;
     }
-  }
-  auto place_of(const choice& c) noexcept {
-    return std::lower_bound(choices_.begin(), choices_.begin() + chosen_, c,
-                            [](const choice& a, const choice& b) { return a.is_before(b); });
   }
   /// That of a record's publication; nullptr: it is not shown.
   template <class Tables>
