@@ -168,7 +168,7 @@ class datagram_programs : public host_owner {
     blank(at(i).ghost_up);
   }
   /// Takes a datagram from an address: the end that it has, or one that is made if it asks for something that is here.
-  /// What is answered goes to `line`, or is lost.
+  /// The answer goes to `line`, or is lost.
   template <class End>
   void to_owner(End& e, unsigned of, unsigned from, const_byte_span d, std::uint32_t* line) noexcept {
     const bool newcomer = e == none;
@@ -264,17 +264,7 @@ class datagram_programs : public host_owner {
     if (is_new) datagrams_.push_back(at->first);
     return at->second;
   }
-  void put(std::uint32_t* line, const_byte_span d) { put(line, number_of(d)); }
-  static void put(std::uint32_t* line, std::uint32_t number) noexcept {
-    for (unsigned k = 0; k < on_the_way; ++k)
-      if (line[k] == 0) return void(line[k] = number);
-  }
-  static std::uint32_t taken(std::uint32_t* line, unsigned k) noexcept {
-    const std::uint32_t number = line[k];
-    for (; k + 1 < on_the_way; ++k) line[k] = line[k + 1];
-    line[on_the_way - 1] = 0;
-    return number;
-  }
+  void put(std::uint32_t* line, const_byte_span d) { enqueue<on_the_way>(line, number_of(d)); }
 
   /// Both sides send what they have to say.
   void pump() noexcept {
@@ -338,7 +328,7 @@ class datagram_programs : public host_owner {
     r.described = r.overtaken = r.confirmed = false;
     blank(r.ranges);
   }
-  /// `anew`: over another link. What was on its way from the old one may still arrive.
+  /// `anew`: over another link. Datagrams on their way over the old one may still arrive.
   void start_again(unsigned i, bool with_cursor, bool anew) noexcept {
     one_recipient& r = at(i);
     const tp::resume_cursor cursor = with_cursor ? tr(i).cursor() : tp::resume_cursor{};

@@ -15,10 +15,10 @@ class datagram_world : public datagram_programs<How> {
       base::close, base::confirmed_in, base::content_of, base::datagrams_, base::end_ghost, base::first_,
       base::given_up, base::heard_by, base::is_here, base::landed_in, base::lies_as, base::look, base::meanwhile_,
       base::most_damaged, base::move, base::must, base::next_time, base::none, base::number_of, base::on_the_way,
-      base::pass, base::poll, base::publish_again, base::pump, base::put, base::recorded_down_, base::recording_,
-      base::rend, base::say, base::scan, base::spoil, base::start_again, base::strange_frame, base::publish_the_same,
-      base::stranger, base::take_away, base::taken, base::tell_end, base::telling_, base::to_owner, base::to_recipient,
-      base::tr, base::transaction_idle_ms, base::version, base::wants_order, base::owner_ends, base::owner_starts_again,
+      base::pass, base::poll, base::publish_again, base::pump, base::recorded_down_, base::recording_, base::rend,
+      base::say, base::scan, base::spoil, base::start_again, base::strange_frame, base::publish_the_same,
+      base::stranger, base::take_away, base::tell_end, base::telling_, base::to_owner, base::to_recipient, base::tr,
+      base::transaction_idle_ms, base::version, base::wants_order, base::owner_ends, base::owner_starts_again,
       base::another_kind, base::cancelled_because;
   using typename base::machines;
   using typename base::one_recipient;
@@ -106,14 +106,14 @@ class datagram_world : public datagram_programs<How> {
     switch (static_cast<step>(s >> 24)) {
       case arrive:
         if (k > 0) --f.overtakes;
-        deliver_to(i, d, taken(line_of(i, d), k));
+        deliver_to(i, d, dequeue<on_the_way>(line_of(i, d), k));
         break;
-      case lose: --f.losses, (void)taken(line_of(i, d), k); break;
-      case twice: --f.doubles, put(line_of(i, d), line_of(i, d)[k]); break;
+      case lose: --f.losses, (void)dequeue<on_the_way>(line_of(i, d), k); break;
+      case twice: --f.doubles, enqueue<on_the_way>(line_of(i, d), line_of(i, d)[k]); break;
       case damage: {
         --f.damages;
         if (++at(i).damages > most_damaged) at(i).lied_to = true;
-        byte_vector spoilt = datagrams_[taken(line_of(i, d), k)];
+        byte_vector spoilt = datagrams_[dequeue<on_the_way>(line_of(i, d), k)];
         spoilt[payload_at(spoilt)] ^= std::byte{4};
         if (!base::checks_chunks) at(i).lied_to = true;
         to_recipient(i, spoilt, true);
@@ -315,7 +315,7 @@ class datagram_world : public datagram_programs<How> {
          "what is confirmed over the former link does not count (24)");
   }
   bool lie(unsigned d, unsigned how) {
-    byte_vector spoilt = datagrams_[taken(line_of(0, d), 0)];
+    byte_vector spoilt = datagrams_[dequeue<on_the_way>(line_of(0, d), 0)];
     std::size_t n = spoilt.size();
     spoilt.resize(2 * n);
     if (!spoil(spoilt.data(), n, how)) return false;
@@ -347,7 +347,7 @@ class datagram_world : public datagram_programs<How> {
   }
   bool while_sent(unsigned i, unsigned ref, void (base::*what)(unsigned) noexcept) {
     meanwhile_ = {what, ref};
-    deliver_to(i, 0, taken(at(i).up, 0));
+    deliver_to(i, 0, dequeue<on_the_way>(at(i).up, 0));
     if (std::exchange(meanwhile_, {}).what != nullptr) return false;
     pump();
     look();
@@ -385,7 +385,7 @@ class datagram_world : public datagram_programs<How> {
     }
     for (unsigned i = 0; i < 2; ++i) {
       if (at(i).ghost == none) continue;
-      if (at(i).ghost_up[0] != 0) deliver_to(i, 2, taken(at(i).ghost_up, 0));
+      if (at(i).ghost_up[0] != 0) deliver_to(i, 2, dequeue<on_the_way>(at(i).ghost_up, 0));
       else end_ghost(i);
       return true;
     }
@@ -401,7 +401,7 @@ class datagram_world : public datagram_programs<How> {
         }
       for (unsigned d = 0; d < 2; ++d)
         if (line_of(i, d)[0] != 0) {
-          deliver_to(i, d, taken(line_of(i, d), 0));
+          deliver_to(i, d, dequeue<on_the_way>(line_of(i, d), 0));
           return true;
         }
     }

@@ -251,4 +251,20 @@ class exploration {
   explored done_;
 };
 
+/// A link has the numbers of datagrams in `Room` places, the oldest first; 0: none. The new one is lost if all are
+/// taken.
+template <std::size_t Room>
+void enqueue(std::uint32_t* link, std::uint32_t number) noexcept {
+  const auto free = std::find(link, link + Room, 0u);
+  if (free != link + Room) *free = number;
+}
+/// Takes the k-th.
+template <std::size_t Room>
+std::uint32_t dequeue(std::uint32_t* link, std::size_t k) noexcept {
+  const std::uint32_t number = link[k];
+  std::copy(link + k + 1, link + Room, link + k);
+  link[Room - 1] = 0;
+  return number;
+}
+
 }  // namespace test

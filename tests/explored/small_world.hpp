@@ -177,9 +177,9 @@ class small_world {
     std::uint32_t* const line = down ? state.down : state.up;
     faults& f = state.left;
     switch (static_cast<step>(s >> 24)) {
-      case deliver: pass(down, taken(line, i)); break;
-      case lose: --f.losses, (void)taken(line, i); break;
-      case twice: --f.doubles, put(line, line[i]); break;
+      case deliver: pass(down, dequeue<on_the_way>(line, i)); break;
+      case lose: --f.losses, (void)dequeue<on_the_way>(line, i); break;
+      case twice: --f.doubles, enqueue<on_the_way>(line, line[i]); break;
       case tick: --f.ticks, pass_time(second); break;
       case jump:
         --f.jumps, state.jumped = true;
@@ -191,7 +191,7 @@ class small_world {
       case publish_same: --f.same_models, publish(); break;
       case withdraw: --f.withdrawals, state.is = published::withdrawn, own().withdraw(reason); break;
       case be_busy: --f.busy, state.is = published::busy, own().busy(3 * second); break;
-      case cut: --f.power_cuts; return cut_off(taken(line, i), how);
+      case cut: --f.power_cuts; return cut_off(dequeue<on_the_way>(line, i), how);
       case reflect: --f.lies; return lies(!down, datagrams_[line[i]]);
       case lie: {
         --f.lies;
@@ -219,8 +219,8 @@ class small_world {
   bool rest() {
     if (rec().ended()) return false;
     if (state.is == published::busy) publish();
-    else if (state.up[0] != 0) pass(false, taken(state.up, 0));
-    else if (state.down[0] != 0) pass(true, taken(state.down, 0));
+    else if (state.up[0] != 0) pass(false, dequeue<on_the_way>(state.up, 0));
+    else if (state.down[0] != 0) pass(true, dequeue<on_the_way>(state.down, 0));
     else pass_time(second);
     look();
     return true;
@@ -392,16 +392,6 @@ class small_world {
     return at->second;
   }
   kind kind_of(std::uint32_t d) const noexcept { return tp::detail::kind_in(datagrams_[d].data()); }
-  static void put(std::uint32_t* line, std::uint32_t d) noexcept {
-    for (std::uint32_t i = 0; i < on_the_way; ++i)
-      if (line[i] == 0) return void(line[i] = d);
-  }
-  static std::uint32_t taken(std::uint32_t* line, unsigned i) noexcept {
-    const std::uint32_t d = line[i];
-    for (; i + 1 < on_the_way; ++i) line[i] = line[i + 1];
-    line[on_the_way - 1] = 0;
-    return d;
-  }
   /// Any of them may be the next.
   void order() noexcept {
     for (auto* line : {state.up, state.down})
@@ -541,7 +531,7 @@ class small_world {
       state.heard_at = state.now;
     if (n != 0) {
       if (first_frame(asked).m.kind == kind::confirm && said_first == kind::confirmed) repeat(asked, said);
-      put(state.down, number_of(said));
+      enqueue<on_the_way>(state.down, number_of(said));
     }
   }
   /// A repeated confirmation gets the same answer and changes nothing.
@@ -721,7 +711,7 @@ class small_world {
         wrong = "the recipient sends what it should not (40)";
       const std::uint32_t number = number_of({out, n});
       sends(first_frame(datagrams_[number]).m, number);
-      put(state.up, number);
+      enqueue<on_the_way>(state.up, number);
     }
   }
   bool is_late() const noexcept {

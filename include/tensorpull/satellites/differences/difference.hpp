@@ -6,7 +6,7 @@
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/image/read_range.hpp>
-#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
 #include <tensorpull/satellites/differences/block.hpp>
 #include <tensorpull/std/stop_token.hpp>

@@ -995,7 +995,7 @@ def test_several_descriptors_are_taken_by_nobody(trainers):
 
 
 def test_an_update_that_is_not_known_here_leaves_no_memory(trainers):
-    """As of PyTorch's tensors, where the job process takes NumPy's arrays alone."""
+    """As of PyTorch's tensors, if the job process takes NumPy's arrays alone."""
     given = sealed()
     before = held_here()
     said = answer(trainers, {**send_word()[0], "dot": 10**9}, [given.fd])

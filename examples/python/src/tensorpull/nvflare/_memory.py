@@ -1,7 +1,7 @@
 """Memory that a site's job process gives its trainer, and that the trainer lets it read.
 
 A model lands in memory without a name, so nothing is left behind when both are gone. It is sealed: the trainer cannot change it, and nobody can shorten it. The job process writes there again
-when nobody has the model any more. An update is read from the trainer's own memory, or, where the system does not allow that, from memory that nobody can change any more.
+when nobody has the model any more. An update is read from the trainer's own memory, or from memory that nobody can change any more if the system does not allow that.
 
 Everything that arrives with a descriptor is hostile until it is checked. It is mapped privately, so a write copies its page and nobody else sees it.
 """
@@ -63,7 +63,7 @@ def as_bytes(tensor: Any) -> memoryview:
 
 
 class Sealed:
-    """Memory for other processes, and what lies in it: (name, dtype, shape, where it begins) each. Nobody writes there as long as there is one of these."""
+    """Memory for other processes, and what lies in it: name, dtype, shape and beginning of each tensor. Nobody writes there as long as there is one of these."""
 
     def __init__(self, room: "Room", rows: Dict[str, Any]) -> None:
         self._room = room

@@ -593,7 +593,7 @@ class Decomposing:
         return self._run(consumer, from_fqcn, ref_id, per_request_timeout, cell, secure, optional, abort_signal, progress_cb)
 
     def bring(self, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool, abort_signal: Any) -> Tuple[Any, Optional[Union[Sealed, "Again"]]]:
-        """As `download`, for another process of this machine: the error, or the memory that the model has landed in, or, where there is no such memory for it, FLARE's chunks."""
+        """As `download`, for another process of this machine: the error, or the memory that the model has landed in, or FLARE's chunks if it fits no such memory."""
         consumer = self.consumer(cell, {FOBSContextKey.TENSOR_DISK_OFFLOAD: False}).begin(cell, from_fqcn, ref_id, self.offering.framework, per_request_timeout, secure, abort_signal)
         consumer.room = self._rooms.take()
         error, result = self._run(consumer, from_fqcn, ref_id, per_request_timeout, cell, secure, False, abort_signal, None)

@@ -58,8 +58,8 @@ class status_walk {
  public:
   static constexpr std::uint32_t most_publications = 100, most_recipients_of_one = 200, most_recipients = 2000;
 
-  /// Chooses the rows. What comes later is not shown, and what is over by then is left out. Cost: a pass over the slots
-  /// and two over the records, however many publications there are.
+  /// Chooses the rows. A later publication or recipient is not shown, and one that is over by then is left out. Cost: a
+  /// pass over the slots and two over the records, however many publications there are.
   template <class Owner>
   void begin(const Owner& owner) noexcept {
     owner.look_over([this](const auto& all) noexcept { this->choose(all); });
