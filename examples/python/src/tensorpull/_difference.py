@@ -176,18 +176,13 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     _native.copy_tensors(old.described, moved.described)
     was, is_now = dict(_native.tensor_digests(old.described)), dict(_native.tensor_digests(now.described))
     plain, _copies = _contiguous([one for one in now.described if was[one[0]] != is_now[one[0]]], flat)
-    while is_worth_it(plain):
-        moving = {one[0] for one in plain}
-        there = [one for one in moved.described if one[0] in moving]
-        step = _native.narrow_tensors(plain, there, bits)
-        after = dict(_native.tensor_digests(there))
-        still = [one for one in plain if after[one[0]] != was[one[0]]]
-        if len(still) == len(plain):
+    if is_worth_it(plain):
+        of = {one[0]: one for one in plain}
+        # what has not changed is its own base, so nothing of it is copied
+        step = _native.narrow_tensors([of.get(one[0], one) for one in moved.described], moved.described, bits)
+        moving = {one[0] for one in step[0]}
+        if is_worth_it([one for one in plain if one[0] in moving]):
             made.step = step
-            break
-        # recipients do not look for a tensor in the step if it has the digest that they know
-        _native.copy_tensors([one for one in old.described if one[0] in moving], there)
-        plain = still
     if made.step is None:  # all of it travels as it is, so nothing is to be gained by rounding it
         _native.copy_tensors(now.described, moved.described)
     if feedback is not None:
