@@ -820,7 +820,7 @@ LENT_MODEL = {name: np.full(n, i + 1, np.int32) for i, (name, n) in enumerate(LE
 
 
 def serves(session, over):
-    with contextlib.suppress(tensorpull.Error):  # the recipient has gone
+    with session, contextlib.suppress(tensorpull.Error):  # the recipient has gone, or the source
         session.serve(until=over)
 
 
@@ -863,6 +863,7 @@ def test_tensors_that_change_before_they_are_pulled_do_not_arrive():
         process.kill()
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_process_that_is_killed_is_read_no_more():
     """Nor is another one that has its number."""
     process, rows, version = lent_by(LENT)
