@@ -100,7 +100,7 @@ BREAKAGES = [
     ("transports/over/loopback/loopback.hpp", "buffers = 3 *", "buffers = 2 *", "messages/every_model", "*Any_choice*"),
     ("protocol/recipient/detail/requested_part.hpp", "if (named == all) return {};", "if (r.subset.size() == ours.tensor_count) return {};", "protocol/subset", "*Many_names_have_to_be*"),
     ("protocol/recipient/detail/requested_part.hpp", "s.begin >= s.end || first.begin != s.begin", "first.begin != s.begin", "protocol/slices", "*makes_no_sense*"),
-    ("protocol/recipient/detail/requested_part.hpp", "(sliced ? size_of_wanted.data + (n == 0 ? 1u : 0u) : 0u)", "0", "protocol/slices", "*Eight_workers*"),
+    ("protocol/recipient/detail/requested_part.hpp", "(sliced ? size_of_wanted.data + (n == 0 ? 1u : 0u) : 0u)", "0", "protocol/slices", "*than_a_page*"),
     ("protocol/recipient/detail/schema_comparison.hpp", "passed_over_ || asked.slices.empty() ? errc::schema_mismatch : errc::unsupported_request", "errc::schema_mismatch", "protocol/slices", "*knows_none*"),
     ("protocol/owner/detail/subset.hpp", "r.begin >= r.end || r.end > t.shape[0]", "r.begin >= r.end", "protocol/slices", "*does_not_have*"),
     ("protocol/owner/detail/subset.hpp", "if (each * r.begin % 8 != 0 || each * r.end % 8 != 0) return {};", "", "protocol/slices", "*does_not_have*"),

@@ -210,6 +210,21 @@ TEST(Slices, An_owner_that_knows_none_is_told_by_what_it_locates) {
   EXPECT_TRUE(mine.untouched());
 }
 
+TEST(Slices, A_request_for_many_is_no_longer_than_a_page) {
+  model source;
+  for (std::size_t i = 0; i < 100; ++i) source.add("p" + std::to_string(100 + i), dtype::f32, {2});
+  source.ready();
+  slices wanted;
+  for (const auto& t : source.schema().entries()) wanted.push_back({t.name, 0, 2});
+  tp::recipient<tp::fixed_bytes<64>> r({.ref = {1, 2}, .schema = &source.schema(), .slices = wanted}, {}, 1);
+  tp::frame m;
+  ASSERT_TRUE(r.next(m) && r.next(m));  // a description, and with it the first of the slices
+  ASSERT_EQ(m.kind, tp::frame_kind::locate);
+  EXPECT_EQ(m.slices.size(), m.names.size());
+  EXPECT_GT(m.names.size(), 20u);
+  EXPECT_LE(encode(m).size(), tp::default_limits::page_bytes);
+}
+
 TEST(Slices, Of_the_same_names_other_slices_have_other_digests) {
   const model source = layers(3).fill(4);
   pair p;
