@@ -102,8 +102,9 @@ result<receipt> pull_description(Where& where, const reference& whole, published
 /// `where` is as in Net::download_tensors, or a Net::session. There are two pulls: of the header, for which the owner
 /// counts nobody, and of the tensors. The first takes up to twice the length of the header; over a session and over
 /// datagrams two chunks of the pipeline, if these are longer. If nothing has changed, the smallest tensor is pulled
-/// nevertheless. `options` hold for each pull; its cursor and its names are not used. After an error some tensors are
-/// new and the others old, except those that were landing: the next call pulls what is missing.
+/// nevertheless. `options` hold for each pull; its cursor and its names are not used, and slices are refused
+/// (invalid_argument). After an error some tensors are new and the others old, except those that were landing: the next
+/// call pulls what is missing.
 ///
 /// Errors: those of Net::download_tensors; value_out_of_range as land. Cost besides the bytes: two passes over the
 /// model. Memory besides the pull's: the published header with its table (new_model_limits), including 16 bytes a
@@ -112,6 +113,7 @@ template <class Net, hash Hash = xxh3_64, class Where>
 result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model,
                                  const pull_options& options = {}, std::uint64_t* kept_bytes = nullptr) noexcept {
   if (kept_bytes != nullptr) *kept_bytes = 0;
+  if (!options.slices.empty()) return failure(errc::invalid_argument, 0, options.slices[0].name);
   pull_options how = options;
   how.cursor = nullptr;
   how.tensors = {};
@@ -175,6 +177,7 @@ result<receipt> download_changes_by(Where& where, const reference& whole, refere
                                     typename Net::model_type& model, const Made& made, const pull_options& options,
                                     std::uint64_t* difference_bytes, bool found) noexcept {
   if (difference_bytes != nullptr) *difference_bytes = 0;
+  if (!options.slices.empty()) return failure(errc::invalid_argument, 0, options.slices[0].name);
   pull_options how = options;
   how.cursor = nullptr;
   count_once<Net, Where>(how);
@@ -245,7 +248,8 @@ result<receipt> download_coded(Where& where, const reference& whole, const refer
 /// faster as a whole.
 ///
 /// `whole` needs a version: without one the result cannot be checked, and all is pulled. `options` hold for each of the
-/// two pulls; its cursor is not used. Errors: those of Net::download_tensors. An error that would end that as well (a
+/// two pulls; its cursor is not used, and slices are refused (invalid_argument). Errors: those of
+/// Net::download_tensors. An error that would end that as well (a
 /// stop request, a time-out, or no connection) ends the call, with a model that may be partly changed. Cost besides the
 /// bytes: four passes over the model.
 template <class Net, class Where, difference_coder Coder, hash Hash = xxh3_64>
