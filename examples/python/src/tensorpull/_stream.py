@@ -147,7 +147,6 @@ class _Hand:
         self.ready: Deque[Tuple[List[str], Any, int]] = deque()
         self.order: List["_Arriving"] = []  # what is still to come
         self.held = 0  # bytes of tensors that were made and not taken
-        self.most_held = 0
         self.closed = self.done = self.hungry = False
         self.result: Optional[Receipt] = None
         self.error: Optional[BaseException] = None
@@ -176,7 +175,6 @@ class _Hand:
         self.wait_for(lambda: self.held == 0 or self.held + nbytes <= self._memory)
         with self.changed:
             self.held += nbytes
-            self.most_held = max(self.most_held, self.held)
 
     def give(self, names: List[str], tensor: Any, nbytes: int) -> None:
         with self.changed:
@@ -231,8 +229,9 @@ class _Arriving:
 class TensorStream(Iterator[Tuple[str, Any]]):
     """What `stream` gives: an iterator, which may be left at any time. `receipt` is there when it has ended without an error, and means then what it means of a download."""
 
-    def __init__(self, hand: _Hand, pull: Callable[[], Receipt], framework: Optional[str], dtype: Optional[str]) -> None:
-        self._hand, self._framework, self._dtype = hand, framework, dtype
+    def __init__(self, hand: Any, pull: Callable[[], Receipt], framework: Optional[str], dtype: Optional[str]) -> None:
+        self._hand: _Hand = hand
+        self._framework, self._dtype = framework, dtype
         self._names: Deque[str] = deque()
         self._tensor: Any = None
         self._thread: Optional[threading.Thread] = threading.Thread(target=_work, args=(hand, pull), name="tensorpull.stream")
