@@ -360,6 +360,18 @@ def test_over_links_that_keep_no_order_it_is_refused():
             assert all(np.array_equal(got[name], t) for name, t in model().items())
 
 
+def test_another_owner_is_not_asked_once_a_tensor_was_given(owner):
+    ref = owner.add_tensors(model())
+    with tensorpull.Downloader("unix:@tensorpull-stream-{}".format(id(ref))) as other:
+        other.start().add_tensors(model(), ref_id=ref.id)
+        stream = tensorpull.stream([owner.address, other.address], ref, memory=0, chunk_size=20_000, retries=0)
+        next(stream)
+        owner.withdraw(ref)
+        with pytest.raises(Error) as e:
+            list(stream)
+        assert e.value.code == "withdrawn" and other.status(ref).completed == 0
+
+
 def test_several_addresses_until_a_tensor_was_given(owner):
     there = model(3)
     ref = owner.add_tensors(there)
@@ -378,9 +390,13 @@ def test_arguments_that_make_no_sense(owner):
         ({"dtype": "I64"}, ValueError),
         ({"dtype": "bad"}, ValueError),
         ({"memory": -1}, ValueError),
+        ({"max_bytes": -1}, ValueError),
     ):
         with pytest.raises(kind):
             tensorpull.stream(owner.address, ref, **more)
+    with pytest.raises(Error) as e:
+        list(tensorpull.stream(owner.address, ref, max_bytes=1000))
+    assert (e.value.code, e.value.name) == ("too_large", "layers.00.w")
     with pytest.raises(TypeError, match="rename gives names"):
         list(tensorpull.stream(owner.address, ref, rename=lambda name: 3))
     with pytest.raises(Error) as e:
