@@ -28,6 +28,8 @@ MAX_INT_BITS = 1024
 
 RESERVED = "tensorpull."
 TREE, _ORDER, DIGESTS, DIFFERENCE = "tensorpull.tree", "tensorpull.order", "tensorpull.digests", "tensorpull.difference"
+#: Of several differences, each to another base.
+DIFFERENCES = "tensorpull.differences"
 #: Of steps, by the bits of an element.
 NARROWED = {8: "tensorpull.narrowed", 4: "tensorpull.narrowed_4"}
 _TENSOR: List[Any] = []  # how a structure says "here is a tensor"
@@ -322,7 +324,7 @@ def carry(tensors: Any, metadata: Optional[Mapping[str, str]]) -> Carried:
         except Error as e:
             raise ValueError(f"this dict has changed since it was made of a tree ({e.name!r}); publish dict(...) of it") from None
     for name in flat:
-        if name in (TREE, _ORDER, DIGESTS, DIFFERENCE, *NARROWED.values()):
+        if name in (TREE, _ORDER, DIGESTS, DIFFERENCE, DIFFERENCES, *NARROWED.values()):
             raise Error("reserved_name", "this name means something else in metadata", name)
     if structure is not None:
         pairs[TREE] = structure
