@@ -230,8 +230,12 @@ class owner : public publication_book<Lock> {
 
   /// Describes what is published. The peer that asks does not become a recipient of it. `m` has the reference, its
   /// version (0: any) and the recipient. `ok`: `out` has it; unknown_reference, also for a peer that may not have it;
-  /// stale: `out.version` is published; withdrawn, ended, unreadable: it is over.
-  status look(peer& from, const frame& m, publication_facts& out, const identity_source& who = {}) noexcept {
+  /// stale: `out.version` is published; withdrawn, ended, unreadable: it is over. If `out` has it, `read(schema)` is
+  /// called, under the owner's lock.
+  template <class Read = void (*)(const image_schema&)>
+  status look(
+      peer& from, const frame& m, publication_facts& out, const identity_source& who = {},
+      Read read = [](const image_schema&) {}) noexcept {
     frame asked;  // as a description is asked for
     asked.kind = frame_kind::describe;
     asked.ref = m.ref;
@@ -244,6 +248,7 @@ class owner : public publication_book<Lock> {
     if (p->now != publication::state::published) return detail::status_over(*p);
     const image_schema& schema = *p->image.schema;
     out = {p->version, schema.image_bytes, schema.fingerprint, p->verifiable};
+    read(schema);
     return m.version != 0 && m.version != p->version ? status::stale : status::ok;
   }
   using base::recipient_of;
