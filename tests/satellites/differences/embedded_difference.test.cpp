@@ -151,10 +151,10 @@ byte_vector read_all(const D& from, std::size_t piece) {
 
 template <class Model>
 using in_memory = tp::model_landing<Model>;
-template <class Model, std::size_t N = 256>
-using difference = tp::embedded_difference<Model, in_memory<Model>, N>;
+template <class Model, std::size_t N = 256, class Which = tp::every_tensor>
+using difference = tp::embedded_difference<Model, in_memory<Model>, N, Which>;
 
-template <class Model, std::size_t N>
+template <class Model, std::size_t N, class Which = tp::every_tensor>
 void compare(double width) {
   auto base = some<Model>(1);
   for (std::uint64_t round = 2; round < 4; ++round) {
@@ -162,13 +162,14 @@ void compare(double width) {
     std::memcpy(static_cast<void*>(now.get()), base.get(), sizeof(Model));
     step(*now, round, width);
     in_memory<Model> landed(*base);
-    difference<Model, N> mine(*now, landed);
+    difference<Model, N, Which> mine(*now, landed);
     ASSERT_TRUE(mine.prepare());
     const model host_now = on_a_host(*now), host_base = on_a_host(*base);
-    const auto theirs = tp::narrowed_difference<tp::blocks_of_8_bits<N>>::make(views(host_now), views(host_base));
+    const auto theirs = tp::narrowed_difference<tp::blocks_of_8_bits<N, Which>>::make(views(host_now),
+                                                                                      views(host_base));
     ASSERT_TRUE(succeeded(theirs));
     const auto expected = bytes_of(theirs->model());
-    using image = tp::embedded_image<difference<Model, N>>;
+    using image = tp::embedded_image<difference<Model, N, Which>>;
     ASSERT_EQ(image::image_bytes, expected.size());
     EXPECT_EQ(image::fingerprint, theirs->model().schema().fingerprint);
     EXPECT_EQ(image::tensor_count, theirs->model().schema().tensor_count);
@@ -183,7 +184,7 @@ void compare(double width) {
       ASSERT_TRUE(mine.read(at, part));
       ASSERT_EQ(std::memcmp(part.data(), expected.data() + image::header_bytes + at, part.size()), 0) << at;
     }
-    tp::embedded_owner<difference<Model, N>, 512> owner;
+    tp::embedded_owner<difference<Model, N, Which>, 512> owner;
     owner.publish(mine, id, 7);
     tp::xxh3_64 hash;
     hash.update(expected);
@@ -194,6 +195,8 @@ void compare(double width) {
 TEST(EmbeddedDifference, Has_the_bytes_and_the_digest_of_a_host_for_every_type_block_and_step) {
   for (const double width : {0.0, 1e-40, 1e-6, 1e-3, 10.0}) {
     compare<all_types, 256>(width);
+    compare<all_types, 256, tp::matrices>(width);
+    compare<all_types, 7, tp::tensors_named<"more", "brain", "steps">>(width);
     compare<all_types, 16>(width);
     compare<all_types, 7>(width);
     compare<floats, 256>(width);

@@ -24,7 +24,7 @@ if not hasattr(tensorpull._native, "encode_difference"):
 def fine_tuned(dtype, seed=5, elements=400_000):
     """A model and what a step of AdamW at 2e-5 makes of it."""
     g = torch.Generator().manual_seed(seed)
-    old = {"w": 0.05 * torch.randn(elements, generator=g), "b": 0.05 * torch.randn(1000, generator=g)}
+    old = {"w": 0.05 * torch.randn(elements // 100, 100, generator=g), "b": 0.05 * torch.randn(10, 100, generator=g)}
     new = {name: t + 2e-5 * torch.sign(torch.randn(t.shape, generator=g)) * torch.rand(t.shape, generator=g) for name, t in old.items()}
     return tuple({name: t.to(dtype) for name, t in model.items()} for model in (old, new))
 

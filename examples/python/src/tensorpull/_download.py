@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from . import _native
 from ._changed import changes, confirmed, is_the_whole, receipt_of, take_smallest
-from ._difference import LEAST_BYTES, bring
+from ._difference import LEAST_BYTES, bring, in_difference
 from ._errors import Error
 from ._images import TensorRange
 from ._listing import as_published, chosen, difference, look, look_closely, looking, tie_as_published
@@ -18,7 +18,7 @@ from ._options import PER_REQUEST_TIMEOUT, RETRIES, newest, pull_settings, whole
 from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout, web_settings
 from ._tensors import FLOATING, Tensors, convert_into, empty_like, numpy_maker, torch_maker
 from ._tls import TLS
-from ._trees import DIFFERENCE, NARROWED, TREE, arrive, as_flat, own
+from ._trees import TREE, arrive, as_flat, own
 from ._types import Abort, Downloaded, Framework, Receipt, Tell
 
 
@@ -408,7 +408,8 @@ def _changed(
     def brought(changed: Dict[str, Any]) -> Dict[str, Any]:
         nonlocal brought_bytes, brought_names
         kinds = {one.name: one for one in seen.in_image}
-        if not {DIFFERENCE, *NARROWED.values()}.intersection(seen.metadata) or sum(kinds[name].nbytes for name in changed) < LEAST_BYTES:
+        changed = in_difference(changed, seen.in_image, seen.metadata)
+        if sum(kinds[name].nbytes for name in changed) < LEAST_BYTES:
             return {}
         if in_place:
             these = changed

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, T
 
 from . import _native
 from ._changed import digests_said
-from ._difference import code, id_beside, publish_coded, to_publish
+from ._difference import code, id_beside, publish_coded, tensors_said, to_publish
 from ._errors import Error
 from ._options import PublishSettings, milliseconds, reference_id, text, whole
 from ._tensors import Tensors, empty_like
@@ -83,10 +83,10 @@ def publish(
     heard(progress, "progress")
     if not isinstance(narrow, bool):
         raise TypeError(f"narrow is True or False; not {narrow!r}")
-    step, key = None, DIFFERENCE
+    step, key, chosen = None, DIFFERENCE, None
     if narrow:
         tensors = to_publish(tensors, base)
-        step, key, base = tensors.step, NARROWED[tensors.bits], None
+        step, key, chosen, base = tensors.step, NARROWED[tensors.bits], tensors.chosen, None
     if copy:
         tensors = copied(tensors)
     carried = carry(tensors, metadata)
@@ -117,6 +117,7 @@ def publish(
         coded = step if step is not None else code(described.described, digests, as_flat(base))
     if coded is not None:
         beside = pairs[key] = id_beside(how.id, digests, key)
+        pairs.update(tensors_said(chosen, digests))
     if settled is not None:
         how.settled = lambda values: settled(as_outcome(values))
     if progress is not None:

@@ -1,9 +1,9 @@
 // The quantised difference of a model to a base, in 8 or 4 bits, as a model of its own: a safetensors file whose bytes
 // are computed as they are read. It is published like any other.
 //
-// Each floating tensor `w` (F16, BF16, F32, F64) becomes an I8 tensor `w` of its shape, or in 4 bits a U8 tensor of one
-// dimension with two codes in a byte, and an F32 tensor `w.scales` with a value for each block. All others travel
-// whole. In a file F32 is before both, so scales arrive before their codes.
+// Each tensor `w` that the scheme narrows (F16, BF16, F32, F64) becomes an I8 tensor `w` of its shape, or in 4 bits a
+// U8 tensor of one dimension with two codes in a byte, and an F32 tensor `w.scales` with a value for each block. All
+// others travel whole. In a file F32 is before both, so scales arrive before their codes.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -132,7 +132,7 @@ class narrowed_difference {
       const auto bytes = static_cast<std::size_t>(size);
       from += detail::tensor_digest(b.name, b.type, {b.data, bytes});
       pairs->push_back({w.data, b.data, w.type, size / (bits(w.type) >= 8 ? bits(w.type) / 8 : 1)});
-      if (!detail::is_narrowed(w.type)) {
+      if (!Scheme::narrows(w.name, w.type, w.shape)) {
         to += detail::tensor_digest(w.name, w.type, {w.data, bytes});
         views.push_back(w);
         continue;
@@ -264,7 +264,7 @@ template <class Scheme = blocks_of_8_bits<>>
     const mutable_tensor_view& b = base[i];
     const auto size = detail::plain_tensor(b, i);
     if (!size) return failure(size.error());
-    const bool narrow = detail::is_narrowed(b.type);
+    const bool narrow = Scheme::narrows(b.name, b.type, b.shape);
     const tensor_view* const w = find(b.name, "");
     expected += narrow ? 2 : 1;
     const std::uint64_t elements = narrow ? *size / (bits(b.type) / 8) : 0;
@@ -287,7 +287,7 @@ template <class Scheme = blocks_of_8_bits<>>
   for (const mutable_tensor_view& b : base) {
     const tensor_view* const w = find(b.name, "");
     const auto bytes = static_cast<std::size_t>(*size_bytes(b.type, b.shape));
-    if (!detail::is_narrowed(b.type)) {
+    if (!Scheme::narrows(b.name, b.type, b.shape)) {
       if (bytes != 0) std::memcpy(b.data, w->data, bytes);
       continue;
     }

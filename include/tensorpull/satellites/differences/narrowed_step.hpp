@@ -18,6 +18,7 @@ template <class S>
 concept narrowing_scheme = requires(std::uint64_t n) {
   { S::blocks(n) } -> std::same_as<std::uint64_t>;
   { S::code_bytes(n) } -> std::same_as<std::uint64_t>;
+  { S::narrows({}, dtype::f32, {}) } -> std::same_as<bool>;
   S::block_elements;
 };
 

@@ -63,7 +63,7 @@ class widened {
       const auto token = [&](std::uintptr_t kind) { return reinterpret_cast<const std::byte*>(4 * i + kind); };
       if (t.indirect || t.swap_bytes != 0 || t.strides_bytes != nullptr)
         return failure(errc::unsupported_layout, t.begin, t.name);
-      if (!detail::is_narrowed(t.type)) {
+      if (!Scheme::narrows(t.name, t.type, t.extents())) {
         views.push_back({t.name, t.type, t.extents(), token(whole), {}, 0, true});
         continue;
       }
