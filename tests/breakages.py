@@ -147,6 +147,7 @@ BREAKAGES = [
     ("consumers/average/update_weights.hpp", "if (!(longest >= 0) || !(heaviest >= 0)) return;", "", "consumers/weighing", "*Bad_weights*"),
     ("consumers/average/update_weights.hpp", "std::min(updates[i].weight, median_weight)", "updates[i].weight", "consumers/weighing", "*billions*"),
     ("consumers/average/update_weights.hpp", "heaviest == 0 ? of.median_weight : heaviest", "std::numeric_limits<double>::infinity()", "consumers/weighing", "*billions*"),
+    ("protocol/owner/publication_book.hpp", "if (!transactions_.is_beside(r)) ++t.recipients", "++t.recipients", "protocol/totals", "*one_recipient*"),
     ("consumers/average/detail/updates.hpp", "std::min(weight_, to_.heaviest)", "weight_", "consumers/average_of_differences", "*capped*"),
     ("consumers/average/weighing.hpp", "tensor_to_blame(i), updates_[i]", "i, updates_[i]", "consumers/weighing", "*no_number_is_refused*"),
     ("consumers/average/weighing.hpp", "bad = i, in = tensor;", "bad = i;", "consumers/weighing", "*no_number_is_refused*"),

@@ -474,7 +474,7 @@ struct lie {
 
 template <>
 struct tensorpull::embedded_image<embedded_difference_test::lie>
-    : tensorpull::detail::embedded::narrowed_image<embedded_difference_test::floats, 256> {
+    : tensorpull::detail::embedded::narrowed_image<embedded_difference_test::floats, tensorpull::blocks_of_8_bits<>> {
   using lie = embedded_difference_test::lie;
   using model_type = lie;
   static bool read(const lie& from, std::uint32_t at, std::span<std::byte> out) noexcept {

@@ -77,7 +77,7 @@ TYPED_TEST(NarrowedTensors, That_are_not_chosen_keep_every_bit_at_both_ends) {
   network now(1), base(2), mine(2), other(2);
   std::set<std::string> rounded;
   for (const auto& t : now.floats)
-    if (chosen(t)) rounded.insert(t.name);
+    if (chosen(t) && t.values.size() > 1) rounded.insert(t.name);  // a step of one element is exact
   ASSERT_FALSE(rounded.empty());
   const auto model = now.image();
   auto moves = base.image();

@@ -12,7 +12,7 @@ from ._changed import changes, confirmed, is_the_whole, receipt_of, take_smalles
 from ._difference import LEAST_BYTES, bring, in_difference
 from ._errors import Error
 from ._images import TensorRange
-from ._listing import as_published, chosen, difference, look, look_closely, looking, tie_as_published
+from ._listing import as_published, chosen, chunk_of_header, difference, look, look_closely, looking, tie_as_published
 from ._log import logger, place, short
 from ._options import PER_REQUEST_TIMEOUT, RETRIES, newest, pull_settings, whole, within
 from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout, web_settings
@@ -334,7 +334,7 @@ def _pull(
             base = flat
         if out is None and framework is None and base:  # whatever has changed, and also if all has
             framework = "torch" if all(type(t).__module__.partition(".")[0] == "torch" for t in base.values()) else "numpy"
-        about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
+        about = looking(ref_id, per_request_timeout, abort, version, recipient, retries, chunk_of_header(base))
         if not settings.recipient:  # the owner counts one recipient, whatever is pulled on the way
             settings.recipient = about.recipient = secrets.randbits(64) or 1
         told: Any = settings.progress

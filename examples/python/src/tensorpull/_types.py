@@ -256,7 +256,7 @@ class Status(NamedTuple):
     unfinished: int  #: under way when it ended
     unlisted: int  #: asked without being expected
     lost: int  #: connections that ended before a confirmation
-    bytes_sent: int
+    bytes_sent: int  #: of the difference beside it too, and of looks at the header, which no receipt has
 
 
 class Outcome(NamedTuple):

@@ -1,7 +1,7 @@
-// Look, then weigh: whole updates lie in memory or in mapped files, their differences to the old model are compared
-// with each other, and a function of the program's decides what each is worth. So an update that is out of proportion,
-// by accident or on purpose, does not decide the mean. For updates that are added while they arrive:
-// weighted_average.hpp.
+// Look, then weigh (robust aggregation, norm clipping): whole updates lie in memory or in mapped files, their
+// differences to the old model are compared with each other, and a function of the program's decides what each is
+// worth. So an update that is out of proportion, by accident or on purpose, does not decide the mean. For updates that
+// are added while they arrive: weighted_average.hpp.
 #pragma once
 
 #include <tensorpull/consumers/average/detail/slices.hpp>

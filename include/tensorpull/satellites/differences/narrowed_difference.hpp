@@ -1,5 +1,5 @@
-// The quantised difference of a model to a base, in 8 or 4 bits, as a model of its own: a safetensors file whose bytes
-// are computed as they are read. It is published like any other.
+// The quantised difference (delta) of a model to a base, in 8 or 4 bits, as a model of its own: a safetensors file
+// whose bytes are computed as they are read. It is published like any other.
 //
 // Each tensor `w` that the scheme narrows (F16, BF16, F32, F64) becomes an I8 tensor `w` of its shape, or in 4 bits a
 // U8 tensor of one dimension with two codes in a byte, and an F32 tensor `w.scales` with a value for each block. All

@@ -1,4 +1,4 @@
-// A quantised step that its owner has taken too, for recipients that have its base.
+// A quantised step (int8 or int4 model update) that its owner has taken too, for recipients that have its base.
 #pragma once
 
 #include <tensorpull/image/read_range.hpp>
