@@ -1,6 +1,7 @@
 // recv ADDRESS REF -o FILE: pulls what `send` publishes into a safetensors file.
 #include "command_line.hpp"
 #include "difference.hpp"
+#include "directory.hpp"
 #include "error_text.hpp"
 #include "interruption.hpp"
 #include "json.hpp"
@@ -29,6 +30,7 @@ namespace {
 using namespace tools;
 
 constexpr const char* help = R"(usage: recv LINK REF -o FILE [options]
+       recv LINK REF -o DIRECTORY/ [--include PATTERN] [--exclude PATTERN] [options]
        recv http[s]://HOST[:PORT]/PATH -o FILE [options]
 
 Pulls the model that 'send' publishes under REF at LINK and writes it as a safetensors file. FILE appears when it is complete and
@@ -47,6 +49,9 @@ LINK is
 REF has 48 digits, as 'send' prints them: 32 by which the model is found, and 16 that are its version. Other bytes end as an error, whoever
 sends them. The first 32 alone take what whoever answers says; over nats://, where anybody who is let in can answer, only with --believe.
 
+With a slash behind its name, a directory is made of what 'send DIRECTORY' publishes: it appears when it is complete, and until then its
+files are in .DIRECTORY.part beside it. What is said of FILE holds for it, too.
+
 A URL is that of a safetensors file on any web server or object store (a signed URL is sent as it is). It is complete if its digest
 agrees: that of --digest, or the one that the server states (Repr-Digest).
 
@@ -58,7 +63,11 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
       --max-bytes SIZE refuse what is longer (what the disk has room for); no room is taken before bytes arrive
       --base OLD       a file of the version before: if the sender publishes what has changed since ('send --base OLD'), only that is
                        fetched; otherwise the tensors that have changed, if it says their digests ('send --tensor-digests'). It may be
-                       FILE itself, with --force. Anything else is fetched whole
+                       FILE itself, with --force. Anything else is fetched whole.
+                       Of a directory: one that has files already. Those that have not changed are copied from there, and not fetched
+      --include PATTERN  of a directory, only files whose paths below it fit; may be repeated. * stands for any characters, slashes among
+                       them, and ? for one. Their digests are compared with those that the sender states
+      --exclude PATTERN  of a directory, no files whose paths fit; may be repeated
       --also LINK      another sender of the same version, over the same kind of link (TCP, unix: or tls://); up to 7 of them. All
                        send at a time, each as fast as it is, and the transfer goes on as long as one of them does
       --connections N  connections at a time, in all, 1 to 8 (one to each sender): where packets are lost on a long way, several carry more
@@ -80,7 +89,7 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
       --json           the outcome as a JSON object on standard output:
                          {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "believed", "bytes",
                           "total_bytes", "resumed_bytes", "received_bytes", "difference_bytes", "chunks", "resumable", "seconds",
-                          "wrong_senders"}
+                          "wrong_senders"}, and "files" of a directory
                          {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}
                        "difference_bytes": what of the received bytes was a difference to --base, or tensors that have changed since;
                        the rest of the file was there then.
@@ -93,6 +102,7 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
 Example:
   send model.safetensors                  # prints ADDRESS REF
   recv 127.0.0.1:40123 5d1f0c...e2 -o copy.safetensors
+  recv 127.0.0.1:40124 77aa01...9c -o checkpoint/ --exclude '*.bin'
   recv 'pipe:ssh host send model.safetensors --stdio --ref 5d1f0c...e2' 5d1f0c...e2 -o copy.safetensors
 
 Status: 0 FILE is complete, 1 the transfer failed, 2 a wrong option, 3 FILE or standard output cannot be written, 130 Ctrl-C, 143 SIGTERM.
@@ -137,6 +147,8 @@ struct choices {
   std::uint32_t retries = 8;
   bool resume = false, restart = false, force = false, unverified = false, no_digest = false, json = false,
        believe = false;
+  bool directory = false;  ///< the output is one; it was written with a slash at its end
+  path_patterns files;
 };
 
 /// [USER:PASSWORD@]HOST:PORT
@@ -159,6 +171,7 @@ void check_url(const std::vector<std::string>& words, choices& c) {
                        "' is one word too many: a URL names the file, and has no reference");
   if (!c.link.also_text.empty() || c.link.connections != 0)
     throw option_error("--also and --connections are for TCP, unix: and tls://, and not for a URL");
+  if (c.directory) throw option_error("a directory is what 'send' publishes, and a URL leads to one file");
   if (!c.base.empty()) throw option_error("--base is for what 'send' publishes, and a web server has no differences");
   need(*facade::scheme_of(words[0]));
   if (!facade::place::read(words[0]))
@@ -183,6 +196,20 @@ void check_url(const std::vector<std::string>& words, choices& c) {
   if (c.resume && c.restart) throw option_error("--resume and --restart exclude each other");
   if (c.resume && c.no_digest)
     throw option_error("--resume needs the digest: without it nobody knows whether the first part is right");
+}
+
+/// A slash at the end of the output makes it a directory.
+void check_output(choices& c) {
+  c.directory = c.output.size() > 1 && c.output.back() == '/';
+  while (c.output.size() > 1 && c.output.back() == '/') c.output.pop_back();
+  if (!c.base.empty() && !c.directory) need_differences();
+  if (!c.directory && c.files.any())
+    throw option_error("--include and --exclude are for directories: '-o DIRECTORY/' with a slash makes one");
+  if (!c.directory) return;
+  need_directories();
+  if (c.no_digest || c.unverified)
+    throw option_error("a directory is compared with its digest: --no-digest and --unverified have no meaning for it");
+  if (c.chunk == 0) throw option_error("a directory is not fetched in one chunk: --chunk 0 has no meaning for it");
 }
 
 constexpr const char* address_wanted = "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model";
@@ -213,12 +240,13 @@ void check_senders(const std::string& first, choices& c) {
 
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{
-      {"output", true, 'o'}, {"resume", false},    {"restart", false},    {"force", false},   {"max-bytes", true},
-      {"chunk", true},       {"timeout", true},    {"retries", true},     {"wait", true},     {"name", true},
-      {"unverified", false}, {"no-digest", false}, {"json", false},       {"believe", false}, {"tls-name", true},
-      {"proxy", true},       {"digest", true},     {"bearer-file", true}, {"also", true},     {"connections", true},
-      {"base", true},        link_forms[0],        link_forms[1],         link_forms[2],      link_forms[3]};
+  const option_form forms[]{{"output", true, 'o'}, {"resume", false},     {"restart", false},    {"force", false},
+                            {"max-bytes", true},   {"chunk", true},       {"timeout", true},     {"retries", true},
+                            {"wait", true},        {"name", true},        {"unverified", false}, {"no-digest", false},
+                            {"json", false},       {"believe", false},    {"tls-name", true},    {"proxy", true},
+                            {"digest", true},      {"bearer-file", true}, {"also", true},        {"connections", true},
+                            {"base", true},        {"include", true},     {"exclude", true},     link_forms[0],
+                            link_forms[1],         link_forms[2],         link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
     else if (name == "resume") c.resume = true;
@@ -236,7 +264,9 @@ choices read_choices(int count, char** arguments) {
     else if (name == "tls-name") c.link.tls.check_hostname = value;
     else if (name == "digest") c.link.http.digest = value;
     else if (name == "bearer-file") c.link.http.bearer = first_line_of("--bearer-file", value);
-    else if (name == "base") need_differences(), c.base = parse_path("--base", value);
+    else if (name == "base") c.base = parse_path("--base", value);
+    else if (name == "include") c.files.include.emplace_back(value);
+    else if (name == "exclude") c.files.exclude.emplace_back(value);
     else if (name == "also") c.link.also_text.emplace_back(value);
     else if (name == "connections") c.link.connections = parse_number<std::uint32_t>("--connections", value, 1, 8);
     else if (name == "proxy") set_proxy(value, c.link.tls);
@@ -244,6 +274,7 @@ choices read_choices(int count, char** arguments) {
     else c.json = true;
   };
   const auto check = [&](const std::vector<std::string>& words) {
+    check_output(c);
     if (!words.empty() && is_url(words[0])) return check_url(words, c);
     if (!c.link.http.digest.empty() || !c.link.http.bearer.empty())
       throw option_error("--digest and --bearer-file are for a URL, http:// or https://");
@@ -304,7 +335,10 @@ bool is_foreign(const std::string& part) {
 std::string again(const choices& c, const char* how) {
   if (c.link.at->is.web)
     return "the same command with" + std::string(how);  // its query and its files of keys are not repeated
-  std::string text = called_as + "recv " + shell_word(c.link.text) + " " + c.ref_text + " -o " + shell_word(c.output);
+  std::string text = called_as + "recv " + shell_word(c.link.text) + " " + c.ref_text + " -o " +
+                     shell_word(c.directory ? c.output + '/' : c.output);
+  for (const std::string& pattern : c.files.include) text += " --include " + shell_word(pattern);
+  for (const std::string& pattern : c.files.exclude) text += " --exclude " + shell_word(pattern);
   if (c.force) text += " --force";
   if (c.unverified) text += " --unverified";
   if (c.believe) text += " --believe";
@@ -693,12 +727,138 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   return status;
 }
 
+/// Why a directory has not arrived.
+std::string directory_error(const choices& c, const error& e, std::uint64_t total, bool& local) {
+  const std::string output = printable(c.output), name = printable(e.name.view()), sender = printable(c.link.text);
+  const auto is_about = [&](std::string_view path) {
+    return e.name.view() == tp::error_name(path).view() ||
+           e.name.view() == tp::error_name(path.substr(path.rfind('/') + 1)).view();
+  };
+  const bool itself = e.name.empty() || is_about(c.output);
+  const std::string which = itself ? output : output + "/" + name;
+  local = e.code == errc::disk_full || e.code == errc::io;
+  switch (e.code) {
+    case errc::disk_full: return "the disk is full: " + which + " cannot be written (" + reason_text(e) + ")";
+    case errc::io:
+      if (e.system == EEXIST) return output + " exists already: --force replaces it";
+      if (e.system == EAGAIN) return "another recv is writing " + printable(part_of(c.output));
+      if (itself && e.system == EACCES)
+        return printable(part_of(c.output)) + " is in the way: your recv has not made it";
+      if (itself && e.system == ELOOP) return output + " is a symbolic link, which is neither followed nor replaced";
+      if (itself && e.system == ENOTDIR) return output + " is there, and is no directory";
+      if (e.system == 0) return which + " was changed by another process";
+      return (!c.base.empty() && is_about(c.base) ? printable(c.base) : which) + " cannot be used: " + reason_text(e);
+    case errc::invalid_argument:
+      if (itself) return c.files.any() ? "no file is chosen" : "there is no file";
+      return sender + " has a file '" + name + "', whose name leads elsewhere or could not be a file's";
+    case errc::duplicate_name:
+      return sender + " has a file '" + name + "' beside one whose name is the same for some file systems";
+    case errc::schema_mismatch:
+      if (e.name.view() != "tensorpull.files") break;
+      return sender + " has a model there, and no directory: -o FILE takes it, without a slash";
+    case errc::digest_mismatch:
+      if (itself) break;
+      return "what came as " + name + " is not what was published (its digest differs)";
+    case errc::too_large:
+      if (!itself || e.name.empty()) break;
+      return output + " would have " + bytes_text(e.at) + ", which is more than --max-bytes allows";
+    default: break;
+  }
+  return transfer_error(c, e, total);
+}
+
+int receive_directory(const choices& c, transfer_line& line) {
+  const std::string part = part_of(c.output);
+  const bool left = is_there(part) && !c.resume && !c.restart;
+  std::uint8_t wrong = 0;
+  std::uint64_t received = 0;
+  tp::result<brought_directory> done = tp::failure(errc::io);
+  if (!left) {
+    tp::pull_options options = options_of(c, line, nullptr);
+    const auto landed = [&](std::uint64_t offset, std::uint64_t bytes, std::uint64_t total) {
+      if (received == 0) line.expect(total), line.begin(offset);
+      line.arrived(bytes);
+      received += bytes;
+    };
+    line.prelude();
+    if constexpr (TENSORPULL_TOOLS_DIRECTORIES)
+      done = bring_directory({c.link, c.ref, options, c.chunk, c.most_bytes, c.output, c.base, c.files, c.force,
+                              c.restart, &wrong, landed});
+    line.clear();
+  }
+  const bool interrupted = !done && done.error().code == errc::cancelled && interrupted_by != 0;
+  int status = complete;
+  std::string message;
+  if (!done) {
+    error why = done.error();
+    if (why.code == errc::cancelled && !interrupted && watch{&line, &c}.is_late()) why.code = errc::timed_out;
+    bool local = left;
+    if (left)
+      message = "an earlier recv left a part of it; --resume goes on with that, --restart begins anew (" +
+                printable(part) + ")";
+    else message = interrupted ? "interrupted" : directory_error(c, why, line.total(), local);
+    status = local ? unwritable : failed;
+    if (interrupted) status = interrupted_status();
+    done = tp::failure(why);
+  }
+  std::vector<std::string> wrong_senders;
+  for (std::size_t i = 0; i <= c.link.also_text.size(); ++i)
+    if ((wrong >> i & 1) != 0) wrong_senders.push_back(i == 0 ? c.link.text : c.link.also_text[i - 1]);
+  if (c.json) {
+    std::string_view how = interrupted ? "interrupted" : "failed";
+    if (done) how = to_string(done->last.outcome);
+    json_object out{{"file", c.output + '/'}, {"outcome", how}};
+    if (done) {
+      out.add("digest", formatted("%016llx", wide(done->last.version)));
+      out.add("confirmed", done->last.confirmed);
+      out.add("believed", done->last.believed);
+      if (!done->last.confirmed) out.add("unconfirmed_because", code_name(done->last.unconfirmed_because));
+      out.add("files", done->files);
+      out.add("bytes", done->bytes);
+      out.add("total_bytes", done->bytes);
+      out.add("resumed_bytes", done->kept);
+    } else {
+      out.add("code", code_name(done.error().code));
+      out.add("message", message);
+    }
+    out.add("received_bytes", received);
+    out.add("resumable", !done && is_there(part));
+    out.add("seconds", line.seconds());
+    out.add("wrong_senders", std::span<const std::string>(wrong_senders));
+    out.print();
+    return flushed("recv") ? status : unwritable;
+  }
+  for (const std::string& sender : wrong_senders)
+    say("recv", printable(sender) + " gave other bytes than what was published");
+  if (!done) {
+    say("recv", message);
+    if (!left && is_there(part))
+      say("recv", "what has arrived is in " + printable(part) + ". To go on:\n  " + again(c, " --resume"));
+    else if (interrupted) say("recv", "nothing was kept");
+    return status;
+  }
+  std::printf("%s/: %s, %s in %s", printable(c.output).c_str(), count_text(done->files, "file").c_str(),
+              bytes_text(done->bytes).c_str(), seconds_text(line.seconds()).c_str());
+  if (done->kept != 0) std::printf(", of which %s were there", bytes_text(done->kept).c_str());
+  if (c.files.any()) std::printf("; each has the digest that the sender states\n");
+  else
+    std::printf("; digest %016llx agrees%s\n", wide(done->last.version),
+                done->last.believed ? " (believed: the reference has no version)" : "");
+  if (!done->last.confirmed)
+    say("recv", "the directory is complete, but " + printable(c.link.text) +
+                    " is not known to have recorded that: " + std::string(to_string(done->last.unconfirmed_because)));
+  if (flushed("recv")) return status;
+  say("recv", printable(c.output) + "/ is complete");
+  return unwritable;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   const choices c = read_choices(count, arguments);
   hear_signals();
   transfer_line line("recv", printable(c.output.substr(c.output.find_last_of('/') + 1)), !c.json);
+  if (c.directory) return receive_directory(c, line);
   outcome done = pull(c, line);
   if (!done.how && done.how.error().code == errc::cancelled && interrupted_by == 0 && watch{&line, &c}.is_late()) {
     error late = done.how.error();

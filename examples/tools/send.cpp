@@ -1,6 +1,7 @@
-// send FILE...: publishes files of tensors until they have been pulled often enough, or until Ctrl-C.
+// send FILE...: publishes files of tensors, and directories, until they have been pulled often enough, or until Ctrl-C.
 #include "command_line.hpp"
 #include "difference.hpp"
+#include "directory.hpp"
 #include "error_text.hpp"
 #include "interruption.hpp"
 #include "json.hpp"
@@ -35,6 +36,7 @@ namespace {
 using namespace tools;
 
 constexpr const char* help = R"(usage: send FILE... [options]
+       send DIRECTORY... [--include PATTERN] [--exclude PATTERN] [--follow-links] [options]
        send FILE --put http[s]://HOST[:PORT]/PATH [--timeout SECS] [--tls-ca FILE] [--json]
 
 Publishes safetensors, npy and npz files, 256 at most, each under a reference of its own, and prints a line for each on standard
@@ -42,6 +44,7 @@ output: the address and the reference, as 'recv' takes them. The reference has 4
 say which bytes it has, so that a recipient takes no others. Serves until Ctrl-C, or until everybody has them. Files are read while
 they are sent, so they may be larger than memory, except what savez_compressed has packed, which is unpacked into memory at the start.
 They must not change meanwhile. Anyone who can connect and knows the first 32 digits can pull.
+All files below a directory are one version under one reference, which 'recv -o DIRECTORY/' makes again.
 
       --listen LINK       where to listen (127.0.0.1:0)
                             HOST:PORT     TCP; port 0: any that is free; 127.0.0.1:0: this machine only; 0.0.0.0:8002: every network
@@ -71,6 +74,10 @@ They must not change meanwhile. Anyone who can connect and knows the first 32 di
                           beside the file, for 'recv --base OLD': coded once, without loss, and held in memory. Worth it below 1 Gbit/s
       --tensor-digests    say the digest of each tensor in the header, so that 'recv --base OLD' and base= in Python fetch those that have
                           changed, whatever OLD is. The files are read once more; it is another version than without this option
+      --include PATTERN   of a directory, only files whose paths below it fit; may be repeated. * stands for any characters, slashes
+                          among them, and ? for one
+      --exclude PATTERN   of a directory, no files whose paths fit; may be repeated
+      --follow-links      of a directory, send the files to which symbolic links lead; otherwise a link is an error
       --replica-of LINK   help the sender at LINK, which has the same files under the same --ref: a balancer may give recipients to either.
                           That sender counts who has them. HOST:PORT, or unix:PATH if --listen is one
       --timeout SECS      a recipient that takes nothing for so long is given up (600)
@@ -84,6 +91,7 @@ They must not change meanwhile. Anyone who can connect and knows the first 32 di
 Example:
   send model.safetensors --recipients 1
   send encoder.safetensors head.npz --listen 0.0.0.0:8002
+  send checkpoint --exclude '*.bin'       # recv ADDRESS REF -o copy/
 
 Status: 0 it ended as asked (without a number of recipients: by Ctrl-C, or the end of --stdio), 1 a file cannot be published, or not any
 more, or standard output cannot be written, or the recipient behind --stdio has gone before it had the files,
@@ -109,7 +117,8 @@ struct choices {
   std::uint32_t recipients = 0;
   std::uint64_t timeout_ms = 600'000, idle_ms = 0;
   std::string status_file;  ///< with the password of the page that shows who has what
-  bool tensor_digests = false;
+  bool tensor_digests = false, follow_links = false;
+  path_patterns of_directories;
   bool json = false, serves = false;  ///< serves: an option that only a sender with recipients has
 };
 
@@ -119,16 +128,16 @@ std::string host_of(const std::string& address) { return address.substr(0, addre
 choices read_choices(int count, char** arguments) {
   choices c;
   const option_form forms[]{
-      {"listen", true},      {"stdio", false},       {"recipients", true}, {"expect", true},
-      {"ref", true},         {"replica-of", true},   {"timeout", true},    {"idle", true},
-      {"json", false},       {"http", true},         {"metrics", false},   {"allow-origin", true},
-      {"put", true},         {"tls-clients", false}, {"base", true},       {"tensor-digests", false},
-      {"status-file", true}, link_forms[0],          link_forms[1],        link_forms[2],
-      link_forms[3]};
+      {"listen", true},  {"stdio", false},       {"recipients", true},    {"expect", true},
+      {"ref", true},     {"replica-of", true},   {"timeout", true},       {"idle", true},
+      {"json", false},   {"http", true},         {"metrics", false},      {"allow-origin", true},
+      {"put", true},     {"tls-clients", false}, {"base", true},          {"tensor-digests", false},
+      {"include", true}, {"exclude", true},      {"follow-links", false}, {"status-file", true},
+      link_forms[0],     link_forms[1],          link_forms[2],           link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     for (const std::string_view only :
          {"listen", "stdio", "recipients", "expect", "ref", "idle", "tls-clients", "http", "metrics", "status-file",
-          "allow-origin", "replica-of", "base", "tensor-digests"})
+          "allow-origin", "replica-of", "base", "tensor-digests", "include", "exclude", "follow-links"})
       c.serves = c.serves || name == only;
     if (name == "put") {
       if (!is_url(value)) throw option_error("--put wants http[s]://HOST[:PORT]/PATH");
@@ -171,6 +180,12 @@ choices read_choices(int count, char** arguments) {
     } else if (name == "base") {
       need_differences();
       c.bases.push_back(parse_path("--base", value));
+    } else if (name == "include") {
+      c.of_directories.include.emplace_back(value);
+    } else if (name == "exclude") {
+      c.of_directories.exclude.emplace_back(value);
+    } else if (name == "follow-links") {
+      c.follow_links = true;
     } else if (name == "tensor-digests") {
       c.tensor_digests = true;
     } else if (name == "replica-of") {
@@ -188,6 +203,18 @@ choices read_choices(int count, char** arguments) {
     if (words.empty()) throw option_error("which file? 'send model.safetensors' publishes it");
     if (words.size() > most_files) throw option_error("at most " + std::to_string(most_files) + " files at a time");
     if (c.refs.size() > words.size()) throw option_error("there are more references than files");
+    bool directories = false;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (!is_directory(words[i])) continue;
+      need_directories();
+      directories = true;
+      if (i < c.bases.size())
+        throw option_error(
+            "--base is for files: 'recv --base' finds by itself which files of a directory have changed");
+      if (!c.put.empty()) throw option_error("--put sends one file, and '" + printable(words[i]) + "' is a directory");
+    }
+    if (!directories && (c.of_directories.any() || c.follow_links))
+      throw option_error("--include, --exclude and --follow-links are for directories");
     if (c.bases.size() > words.size()) throw option_error("there are more --base than files");
     if (!c.listen.at) parse_link("127.0.0.1:0", {}, c.listen);
     if (!c.put.empty()) {
@@ -230,6 +257,8 @@ choices read_choices(int count, char** arguments) {
     if (c.recipients != 0 && !c.expected.empty()) throw option_error("--recipients and --expect exclude each other");
   };
   c.files = read_command_line(count, arguments, "send", help, forms, set, check);
+  for (std::string& path : c.files)  // its last part is its name
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
   return c;
 }
 
@@ -290,8 +319,8 @@ class sender {
   int run() {
     // every file is read before any is announced, so that a bad file ends the sender before a recipient waits
     for (const std::string& path : choices_.files) {
-      auto file = tensor_file::open(path);
-      if (!file) return complain(file_error_text(path, file.error()), file.error().code);
+      auto file = open(path);
+      if (!file) return complain(error_text_of(path, file.error()), file.error().code);
       files_.push_back(std::move(*file));
     }
     auto hear = [this](const tp::progress_event& e) { heard_.push_back(e); };  // until the owner is gone
@@ -323,11 +352,11 @@ class sender {
       options.progress = hear;
       if (choices_.tensor_digests) {
         auto with = tp::image_with_tensor_digests::make<tp::xxhash_digest, 16 * 1024>(files_[i].source);
-        if (!with) return complain(file_error_text(choices_.files[i], with.error()), with.error().code);
+        if (!with) return complain(unread_text(i, with.error()), with.error().code);
         with_digests_.push_back(std::move(*with));
       }
       const auto ref = owner.add_image(published(i), options, {});
-      if (!ref) return complain(file_error_text(choices_.files[i], ref.error()), ref.error().code);
+      if (!ref) return complain(unread_text(i, ref.error()), ref.error().code);
       if (i < choices_.refs.size() && choices_.refs[i].version != 0 && choices_.refs[i].version != ref->version)
         return complain(printable(choices_.files[i]) + " is not what --ref says: " + digits_of(*ref) +
                             " would be its reference (the first 32 digits alone take any file)",
@@ -370,6 +399,22 @@ class sender {
   }
 
  private:
+  tp::result<tensor_file> open(const std::string& path) const {
+    if constexpr (TENSORPULL_TOOLS_DIRECTORIES)
+      if (is_directory(path)) return open_directory(path, choices_.of_directories, choices_.follow_links);
+    return tensor_file::open(path);
+  }
+  static std::string error_text_of(const std::string& path, const error& e) {
+    return is_directory(path) ? directory_error_text(path, e) : file_error_text(path, e);
+  }
+  /// Why file i, which could be opened, cannot be published.
+  std::string unread_text(std::size_t i, error e) const {
+    const std::string& path = choices_.files[i];
+    const std::string name = files_[i].changed ? files_[i].changed() : "";
+    if (name.empty()) return error_text_of(path, e);
+    return printable(path + "/" + name) + " changed while it was read";
+  }
+  bool is_of_files(std::size_t i) const { return files_[i].format == "directory"; }
   /// Begins to listen.
   tp::result<std::unique_ptr<facade::any_owner>> serve() {
     const auto at = places_of(choices_.listen, {*choices_.listen.at});
@@ -378,7 +423,7 @@ class sender {
     tp::host_options options;
     if (choices_.listen.tls.require_client_certificates)
       options.authorise = [this](const tp::access_request& r) {
-      // the owner does not know whom --expect names: this program counts them
+        // the owner does not know whom --expect names: this program counts them
         return !names_.contains(r.recipient.value) || tp::is_certified_as(r.peer, r.recipient);
       };
     auto owner = at->front().kind->own(at->front(), options);
@@ -450,6 +495,9 @@ class sender {
                           printable(choices_.files[i]) + " cannot be read any more");
       } else if (choices_.json)
         print({{"event", "withdrawn"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i])}});
+      else if (files_[i].changed && !files_[i].changed().empty())
+        say("send", printable(choices_.files[i] + "/" + files_[i].changed()) + " has changed, so " +
+                        printable(choices_.files[i]) + " was withdrawn");
       else say("send", printable(choices_.files[i]) + " can no longer be read, or not all of it, so it was withdrawn");
     }
   }
@@ -509,8 +557,10 @@ class sender {
         print(line);
         continue;
       }
-      say("send", printable(choices_.files[i]) + " (" + count_text(schema.tensor_count, "tensor") + ", " +
-                      bytes_text(schema.image_bytes) + "); recv takes it with this line and -o FILE:");
+      say("send", printable(choices_.files[i]) + " (" +
+                      count_text(schema.tensor_count, is_of_files(i) ? "file" : "tensor") + ", " +
+                      bytes_text(schema.image_bytes) + "); recv takes it with this line and -o " +
+                      (is_of_files(i) ? "DIRECTORY/:" : "FILE:"));
       std::printf("%s %s\n", address_.c_str(), ref.c_str());
       std::fflush(stdout);
       if (http_.empty()) continue;
@@ -625,6 +675,9 @@ class sender {
       if (const auto counts = owner.status_of(ref)) sent += counts->bytes_sent;
     for (const std::string& base : choices_.bases) refs += " --base " + shell_word(base);
     if (choices_.tensor_digests) refs += " --tensor-digests";
+    for (const std::string& pattern : choices_.of_directories.include) refs += " --include " + shell_word(pattern);
+    for (const std::string& pattern : choices_.of_directories.exclude) refs += " --exclude " + shell_word(pattern);
+    if (choices_.follow_links) refs += " --follow-links";
     const char* how = "interrupted";
     if (status == well) how = "done";
     if (status == idle) how = "idle";

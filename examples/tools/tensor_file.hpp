@@ -5,6 +5,7 @@
 #include <tensorpull/image/view.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ struct tensor_file {
   /// Where each tensor begins: for safetensors in the file's data, as its header counts; for arrays in the image's
   /// data.
   std::vector<std::uint64_t> offsets{};
+  /// Of a directory: the path of a file in it that was found changed; empty: none so far.
+  std::function<std::string()> changed{};
   std::shared_ptr<const void> keep{};
 
   /// Errors: those of safetensors_image::open and numpy_file::open.

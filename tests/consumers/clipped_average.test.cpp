@@ -98,7 +98,7 @@ TEST(ClippedAverage, One_client_cannot_lead_the_mean_further_than_the_others) {
   EXPECT_DOUBLE_EQ(is[2], 4 * 0.6);
   // the next round clips to what was seen in this one
   average.reset();
-  average.clip(2.5);
+  ASSERT_TRUE(average.clip(2.5));
   ASSERT_TRUE(add(average, honest, 10, "site-1"));
   ASSERT_TRUE(average.finish());
   EXPECT_DOUBLE_EQ(numbers_of(result)[2], 2);
@@ -144,6 +144,10 @@ TEST(ClippedAverage, Wants_a_length_a_base_and_whole_updates) {
   EXPECT_EQ(code_of(streamed::make(result.destination(), buffers, {.base = base.source(), .longest = 1})),
             errc::invalid_argument);
   EXPECT_EQ(code_of(average_type::make(result.destination(), {.longest = 1})), errc::invalid_argument);
+  auto plain = *average_type::make(result.destination());
+  EXPECT_EQ(code_of(plain.clip(1)), errc::invalid_argument) << "there is no base";
+  auto average = *average_type::make(result.destination(), {.base = base.source()});
+  for (const double none : {-1.0, 0.0, no_number}) EXPECT_EQ(code_of(average.clip(none)), errc::invalid_argument);
   for (const double none : {-1.0, no_number})
     EXPECT_EQ(code_of(average_type::make(result.destination(), {.base = base.source(), .longest = none})),
               errc::invalid_argument);

@@ -27,6 +27,7 @@ static_assert(has_size<wire::Range>(tp::detail::size_of_range) &&
               has_size<wire::Reference>(tp::detail::size_of_reference));
 static_assert(has_size<wire::Description>(tp::detail::body_size(kind::description)) &&
               has_size<wire::SchemaPage>(tp::detail::body_size(kind::schema_page)));
+static_assert(has_size<wire::Wanted>(tp::detail::size_of_wanted));
 static_assert(has_size<wire::Locate>(tp::detail::body_size(kind::locate)) &&
               has_size<wire::Located>(tp::detail::body_size(kind::located)));
 static_assert(has_size<wire::Application>(tp::detail::body_size(kind::application)));

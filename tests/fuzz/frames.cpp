@@ -31,9 +31,7 @@ bool same(const tp::frame& a, const tp::frame& b) {
     return x.name == y.name && x.dtype == y.dtype &&
            std::equal(x.shape.begin(), x.shape.end(), y.shape.begin(), y.shape.end());
   };
-  const auto ranges = [](const tp::byte_range& x, const tp::byte_range& y) {
-    return x.begin == y.begin && x.end == y.end;
-  };
+  const auto ranges = [](const auto& x, const auto& y) { return x.begin == y.begin && x.end == y.end; };
   return a.kind == b.kind && a.status == b.status && a.id == b.id && a.ref == b.ref && a.version == b.version &&
          a.nonce == b.nonce && a.fingerprint == b.fingerprint && a.digest == b.digest && a.offset == b.offset &&
          a.image_bytes == b.image_bytes && a.data_start == b.data_start && a.tensors == b.tensors &&
@@ -41,6 +39,7 @@ bool same(const tp::frame& a, const tp::frame& b) {
          a.flag == b.flag && a.chunk_digest == b.chunk_digest && a.recipient == b.recipient && a.reason == b.reason &&
          std::equal(a.rows.begin(), a.rows.end(), b.rows.begin(), b.rows.end(), rows) &&
          std::equal(a.names.begin(), a.names.end(), b.names.begin(), b.names.end()) &&
+         std::equal(a.slices.begin(), a.slices.end(), b.slices.begin(), b.slices.end(), ranges) &&
          std::equal(a.ranges.begin(), a.ranges.end(), b.ranges.begin(), b.ranges.end(), ranges) &&
          std::equal(a.references.begin(), a.references.end(), b.references.begin(), b.references.end()) &&
          std::equal(a.body.begin(), a.body.end(), b.body.begin(), b.body.end());

@@ -160,9 +160,14 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       read_ref_version(l, m);
       const auto names = l.getNames();
       if (names.size() > lists.names.size()) return failure(errc::too_large, names.size());
-      for (unsigned i = 0; i < names.size(); ++i)
-        ::new (static_cast<void*>(&lists.names[i])) std::string_view(as_view(names[i]));
+      bool sliced = false;
+      for (unsigned i = 0; i < names.size(); ++i) {
+        ::new (static_cast<void*>(&lists.names[i])) std::string_view(as_view(names[i].getName()));
+        ::new (static_cast<void*>(&lists.slices[i])) index_range{names[i].getBegin(), names[i].getEnd()};
+        sliced = sliced || names[i].getBegin() != 0 || names[i].getEnd() != 0;
+      }
       m.names = std::span<const std::string_view>(lists.names.data(), names.size());
+      if (sliced) m.slices = std::span<const index_range>(lists.slices.data(), names.size());
       return {};
     }
     case frame_kind::located: {
@@ -298,9 +303,21 @@ inline void write_frame(const frame& m, wire::Frame::Builder f) {
     case frame_kind::locate: {
       auto l = f.initLocate();
       write_ref_version(m, l);
+      if (m.slices.empty()) {  // as earlier versions had the field
+        auto names = capnp::toAny(l).getPointerSection()[0].initAs<capnp::List<capnp::Text>>(
+            static_cast<unsigned>(m.names.size()));
+        for (unsigned i = 0; i < names.size(); ++i)
+          copy_text(m.names[i], names.init(i, static_cast<unsigned>(m.names[i].size())));
+        break;
+      }
       auto names = l.initNames(static_cast<unsigned>(m.names.size()));
-      for (unsigned i = 0; i < names.size(); ++i)
-        copy_text(m.names[i], names.init(i, static_cast<unsigned>(m.names[i].size())));
+      for (unsigned i = 0; i < names.size(); ++i) {
+        if (i < m.slices.size()) {
+          names[i].setBegin(m.slices[i].begin);
+          names[i].setEnd(m.slices[i].end);
+        }
+        copy_text(m.names[i], names[i].initName(static_cast<unsigned>(m.names[i].size())));
+      }
       break;
     }
     case frame_kind::located: {

@@ -12,6 +12,7 @@ inline constexpr std::array<tp::schema_row, 3> some_rows{
     {{"layers.0.weight", "F32", some_shape}, {"", "F8_E4M3FNUZ", {}}, {"\xc3\xa9\"", "I64", some_shape}}};
 inline constexpr std::array<std::string_view, 3> some_names{
     {"layers.0.weight", "", "a name of some length, longer than a word"}};
+inline constexpr std::array<tp::index_range, 3> some_slices{{{}, {1, 2}, {~std::uint64_t{0}, 0}}};
 inline constexpr std::array<tp::byte_range, 2> some_ranges{{{8, 16}, {~std::uint64_t{0} - 1, ~std::uint64_t{0}}}};
 inline constexpr std::array<tp::reference, 2> some_references{{{{1, 2}, 3, 4}, {{~std::uint64_t{0}, 0}, 5, 6}}};
 inline constexpr std::array<std::byte, 13> some_body{std::byte{1}, std::byte{0}, std::byte{255}};
@@ -49,6 +50,7 @@ inline std::vector<tp::frame> every_message() {
   });
   add(kind::schema_page, [](tp::frame& m) { m.offset = 1, m.tensors = 4, m.rows = some_rows; });
   add(kind::locate, [](tp::frame& m) { m.names = some_names; });
+  add(kind::locate, [](tp::frame& m) { m.names = some_names, m.slices = some_slices; });
   add(kind::located, [](tp::frame& m) { m.nonce = 1, m.digest = 2, m.fingerprint = 3, m.ranges = some_ranges; });
   add(kind::application, [](tp::frame& m) {
     m.ref = {}, m.version = 0, m.application = 77, m.references = some_references, m.body = some_body;

@@ -27,6 +27,7 @@ inline std::vector<tp::frame> random_messages(generator& random, std::vector<std
     for (std::uint64_t n = random.below(6); n > 0; --n)
       names.back().push_back(std::string_view("a name of 24 characters.").substr(random.below(25)));
     m.names = names.back();
+    m.slices = std::span(some_slices).first(random.below(3) == 0 ? std::min<std::size_t>(names.back().size(), 3) : 0);
     rows.emplace_back();
     for (std::uint64_t n = random.below(6); n > 0; --n)
       rows.back().push_back(

@@ -73,7 +73,7 @@ class average {
     return all;
   }
   void clip(double longest) {
-    if constexpr (Partial == partial_updates::staged) average_.clip(longest);
+    if constexpr (Partial == partial_updates::staged) value_or_raise(average_.clip(longest));
   }
   std::size_t whole_updates() const { return average_.whole_updates(); }
   std::size_t partial_updates() const { return average_.partial_update_count(); }

@@ -61,7 +61,8 @@ py::tuple download_narrowed(source& from, std::string_view ref, const py::sequen
   land tensors(image.destination());
   return with_scheme(bits, [&]<class Scheme>(Scheme) {
     return download_difference_to(from, ref, s, stop, [&](std::uint64_t longest) {
-      return widened<land, Scheme>::make(tensors, image.source(), longest);
+      // of the others the digests of the whole's tensors tell
+      return widened<land, Scheme>::make(tensors, image.source(), longest, step_base::part);
     });
   });
 }
@@ -96,7 +97,8 @@ py::object encode_difference(const py::sequence& from, const py::sequence& to, d
 }
 
 /// Moves `base` towards `now` by a step in 8 or 4 bits, and returns it as encode_difference() does: (description,
-/// metadata, what keeps it alive). Both are contiguous in the CPU's memory. The lock is released.
+/// metadata, what keeps it alive), of the tensors that it moves. Both are contiguous in the CPU's memory. The lock is
+/// released.
 template <class Scheme>
 py::tuple narrow(const py::sequence& now, const py::sequence& base) {
   const tensor_table model(now), to(base);

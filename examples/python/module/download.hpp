@@ -9,6 +9,10 @@
 #include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/system/pages.hpp>
 
+#include <string>
+#include <tuple>
+#include <vector>
+
 namespace tensorpull::python {
 
 /// `make(name, dtype, shape)` returns (address, bytes) of memory that stays valid until `clear()`. What either raises
@@ -67,12 +71,18 @@ class asking_landing : public named_landing {
   bool forgotten_ = false;
 };
 
-/// Lands in the tensors that are described. `subset`: they are only some of those that are published. `ties`: further
-/// names of tensors, which the owner has to have tied as they are here. Returns the receipt, and the metadata as far as
-/// `max_header_bytes` lets it be kept; of a subset there is none.
+/// Which indices of the first dimensions of which tensors, as Python says it.
+using named_slices = std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t>>;
+
+/// Lands in the tensors that are described. `subset`: they are only some of those that are published; `slices`: of
+/// these only a part. `ties`: further names of tensors, which the owner has to have tied as they are here. Returns the
+/// receipt, and the metadata as far as `max_header_bytes` lets it be kept; of a subset there is none.
 inline py::tuple download_into(source& from, std::string_view ref, const py::sequence& described, bool subset,
-                               name_ties ties, std::uint64_t max_header_bytes, const py::object& how) {
+                               name_ties ties, std::uint64_t max_header_bytes, const py::object& how,
+                               const named_slices& slices) {
   const auto s = settings_of<pull_settings>(how);
+  std::vector<tensor_slice> parts;
+  for (const auto& [name, begin, end] : slices) parts.push_back({name, begin, end});
   const tensor_table table(described);
   interruption stop(s.abort);
   download_cursor* const cursor = s.from.is_none() ? nullptr : s.from.cast<download_cursor*>();
@@ -86,7 +96,7 @@ inline py::tuple download_into(source& from, std::string_view ref, const py::seq
       for (const metadata_entry& pair : to.metadata()) c->metadata.emplace_back(pair.key, pair.value);
     };
     const std::unique_ptr<download_cursor, decltype(keep)> at_the_end(cursor, keep);
-    return try_pull(from, as, ref, s, stop, {.part = subset});
+    return try_pull(from, as, ref, s, stop, {.part = subset, .slices = parts});
   }();
   if (!done) raise(done.error(), true);
   return py::make_tuple(to_python(*done, as), to_python(to.metadata()));

@@ -22,7 +22,8 @@ void bind_downloads(py::module_& m) {
       .def_property_readonly("wrong", &route::wrong)
       .def_property_readonly("current", &route::current);
   m.def("one_route", &route::is_one, "Whether one pull can go on from one of these addresses to the other.");
-  m.def("download_into", &download_into);
+  m.def("download_into", &download_into, py::arg(), py::arg(), py::arg(), py::arg(), py::arg(), py::arg(), py::arg(),
+        py::arg("slices") = named_slices());
   m.def("download_new", &download_new);
   m.def("download_file", &download_file);
   m.def("look", &look);

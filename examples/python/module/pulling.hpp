@@ -97,6 +97,7 @@ inline result<void> ask(const py::object& agrees, interruption& stop) noexcept {
 /// Further arguments of a pull.
 struct pull_particulars {
   bool part = false;  ///< only the tensors of the destination are pulled
+  std::span<const tensor_slice> slices{};  ///< as in pull_options
   std::function<const image_schema*()> described{};  ///< the schema that has come with it
   resume_cursor* cursor = nullptr;  ///< where it stands, in place of that of the settings
 };
@@ -113,6 +114,7 @@ auto pull_with(std::string_view ref, const pull_settings& s, interruption& stop,
   };
   pull_options options = s;
   options.part = how.part;
+  options.slices = how.slices;
   options.stop = interruption_token{&stop};
   if (!s.tell.is_none()) options.progress = tell;
   options.cursor = how.cursor != nullptr || s.from.is_none() ? how.cursor : s.from.cast<download_cursor*>();

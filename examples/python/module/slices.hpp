@@ -44,22 +44,26 @@ class device_copies {
     return done;
   }
 
-  /// Writes bytes of the tensor that `side` stands for to `out`.
+  /// Writes bytes of the tensor that `side` stands for to `out`. Its `read` returns None if they have gone for good,
+  /// which is nobody's mistake: only the transfer fails.
   result<void> read(py::handle side, std::uint64_t offset, std::span<std::byte> out) noexcept {
     const interpreters_end::not_within torch;
     const std::scoped_lock mine(copying_);
     const interpreter_lock lock;
+    bool gone = false;
     const bool copied = guard([&] {
       while (!out.empty()) {
-        const auto [address,
-                    bytes] = side.attr("read")(offset, out.size()).cast<std::pair<std::uintptr_t, std::size_t>>();
+        const py::object read = side.attr("read")(offset, out.size());
+        gone = read.is_none();
+        if (gone) return;
+        const auto [address, bytes] = read.cast<std::pair<std::uintptr_t, std::size_t>>();
         if (bytes == 0 || bytes > out.size()) throw py::value_error("a device's tensor gave another number of bytes");
         std::memcpy(out.data(), reinterpret_cast<const std::byte*>(address), bytes);
         offset += bytes;
         out = out.subspan(bytes);
       }
     });
-    return copied ? result<void>{} : result<void>(failure(errc::io, offset));
+    return copied && !gone ? result<void>{} : result<void>(failure(errc::io, offset));
   }
   /// Takes bytes that lie in the block to land in, `at` bytes from its beginning.
   result<void> write(py::handle side, std::uint64_t offset, std::size_t at, std::size_t bytes) noexcept {

@@ -90,7 +90,8 @@ constexpr status declining(errc why) noexcept {
     case errc::disk_full:
     case errc::unsupported_dtype:
     case errc::unsupported_layout:
-    case errc::bad_request:  // a name that is not published
+    case errc::bad_request:   // a name that is not published
+    case errc::out_of_range:  // or a slice
     case errc::not_verifiable: return status::unsupported;
     default: return status::ok;
   }
@@ -107,6 +108,14 @@ struct byte_range {
   /// the first byte
   std::uint64_t begin = 0;
   /// one past its last byte
+  std::uint64_t end = 0;
+};
+
+/// Indices [begin, end) of a tensor's first dimension; both 0: all of it.
+struct index_range {
+  /// the first index
+  std::uint64_t begin = 0;
+  /// one past the last
   std::uint64_t end = 0;
 };
 
@@ -161,6 +170,7 @@ struct frame {
 
   element_list<schema_row> rows{};  ///< schema_page: its tensors
   element_list<std::string_view> names{};  ///< locate: the tensors wanted
+  element_list<index_range> slices{};  ///< locate: which part of each; empty: all of all
   element_list<byte_range> ranges{};  ///< located: where they are, in image order
   std::span<const reference> references{};  ///< application: the message's references
   std::span<const std::byte> body{};  ///< application: the message's body

@@ -166,11 +166,18 @@ struct Tensor {
   shape @2 :List(UInt64);
 }
 
-struct Locate {            # asks where the named tensors are, and for one digest of them all
+struct Locate {            # asks where the named tensors are, or slices of them, and for one digest of them all
   refHigh @0 :UInt64;
   refLow @1 :UInt64;
   version @2 :UInt64;      # 0: the one that is published now
-  names @3 :List(Text);
+  names @3 :List(Wanted);  # a List(Text) reads the same, and is sent where no slice is wanted. An owner that knows no slices locates
+                           # whole tensors: the fingerprint of its answer tells
+}
+
+struct Wanted {            # a tensor, or a slice of it
+  name @0 :Text;
+  begin @1 :UInt64;        # of its first dimension the indices [begin, end); both 0: all of it
+  end @2 :UInt64;
 }
 
 struct Located {
@@ -179,7 +186,7 @@ struct Located {
   version @2 :UInt64;
   nonce @3 :UInt64;
   digest @4 :UInt64;       # XXH3-64 over the ranges, in image order
-  fingerprint @5 :UInt64;  # of the schema that holds the named tensors alone
+  fingerprint @5 :UInt64;  # of the schema that holds the named tensors alone, and slices as tensors of their own shapes
   ranges @6 :List(Range);  # byte ranges of the image in image order, one for each tensor
 }
 

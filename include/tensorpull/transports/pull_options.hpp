@@ -31,6 +31,12 @@ struct pull_options {
   /// The destination has only a part of what is published, and all its tensors are pulled: as if `tensors` named them,
   /// whatever it names.
   bool part = false;
+  /// Of these tensors of the destination, slices of what is published are pulled, which are as long as the
+  /// destination's tensors; of its other tensors all. As `part` otherwise. An owner of an earlier version does not know
+  /// them (unsupported_request). out_of_range, with a name: what is published has no such indices, or its packed
+  /// elements share a byte there with others. invalid_argument and schema_mismatch, with a name: the slice is empty or
+  /// reversed, or of no tensor of the destination, or not as long as that is.
+  std::span<const tensor_slice> slices{};
   /// Accepts an image without a digest; the outcome is then completed_unverified. Otherwise a pipeline that compares
   /// the digest of the whole refuses such an image (not_verifiable) before a byte lands. It never makes a digest that
   /// is there count less.
@@ -66,6 +72,9 @@ struct pull_options {
   callback<const progress_event&> progress{};
   /// At most one progress event in this time, besides the first and the last.
   std::chrono::milliseconds progress_interval = std::chrono::seconds(30);
+
+  /// Whether tensors are asked for by name. Otherwise it is the whole image.
+  bool by_name() const noexcept { return part || !tensors.empty() || !slices.empty(); }
 };
 
 /// The request behind a pull of `ref`.
@@ -75,6 +84,7 @@ inline pull_request make_request(const reference& ref, const pull_options& optio
   r.version = options.version != 0 ? options.version : ref.version;
   r.subset = options.tensors;
   r.part = options.part;
+  r.slices = options.slices;
   r.fingerprint = r.by_name() ? 0 : ref.fingerprint;  // the reference's is that of the whole
   r.window = options.window;
   r.recipient = options.recipient;

@@ -1,8 +1,12 @@
 // A model that is brought up to date over TCP, by a difference or as a whole; what the owner counts.
+#include "support/allocation_counter.hpp"
 #include "transports/network.hpp"
 
 #include <tensorpull/satellites/differences/deflate/deflate.hpp>
 #include <tensorpull/satellites/differences/download_changes.hpp>
+#include <tensorpull/satellites/differences/kept_differences.hpp>
+
+#include <vector>
 
 namespace download_changes_test {
 
@@ -135,6 +139,142 @@ TEST(DownloadChanges, A_difference_to_another_version_than_the_whole_costs_a_pul
   server.reset();
   EXPECT_EQ(v.owner->status_of(whole)->completed, 1u);
   EXPECT_EQ(v.owner->status_of(whole)->failed, 0u);
+}
+
+TEST(DownloadChanges, Holds_a_chunk_of_the_pipeline) {
+  versions v;
+  const serving server(*v.owner);
+  const allocation_watch watch;
+  const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, v.changes, *v.old, v.coder);
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_LT(watch.largest(), 512u * 1024) << "64 KiB, and blocks";
+  const tp::image_schema& schema = *tp::raw_tensors<large>::source(*v.old).schema;
+  using whole_net = tp::pipeline<tp::raw_tensors<large>, tp::whole, tp::tcp>;
+  EXPECT_EQ(tp::detail::held_chunk<whole_net>(schema), tp::default_chunk_bytes);
+  const tiny one{};
+  const tp::image_schema& shorter = *tp::raw_tensors<tiny>::source(one).schema;
+  EXPECT_EQ(tp::detail::held_chunk<net>(shorter), shorter.image_bytes);
+}
+
+using dense_net = raw_net<dense, tp::tcp>;
+
+/// Versions of a model, each with another few of its elements, and the differences from one to the next.
+struct rounds {
+  std::vector<std::unique_ptr<dense>> all;
+  tp::deflate_coder coder;
+
+  explicit rounds(std::size_t count) {
+    all.push_back(random_model<dense>(1));
+    while (all.size() < count) {
+      all.push_back(std::make_unique<dense>(*all.back()));
+      auto* const bytes = reinterpret_cast<std::byte*>(&all.back()->w);
+      for (std::size_t i = all.size(); i < sizeof all[0]->w; i += 401) bytes[i] ^= std::byte{1};
+    }
+  }
+  tp::source_view source(std::size_t i) const { return tp::raw_tensors<dense>::source(*all[i]); }
+  std::uint64_t version(std::size_t i) const { return *tp::image_version<tp::xxh3_64>(source(i)); }
+  tp::model_difference between(std::size_t from, std::size_t to) {
+    return std::move(*tp::model_difference::make(source(from), source(to), coder));
+  }
+};
+
+TEST(DownloadChanges, A_recipient_that_missed_rounds_pulls_the_differences_that_the_owner_keeps) {
+  rounds r(5);
+  auto owner = dense_net::downloader::open({});
+  ASSERT_TRUE(owner);
+  tp::kept_differences<tp::model_difference> kept(3);
+  tp::reference whole;
+  for (std::size_t i = 1; i < r.all.size(); ++i) {
+    kept.withdraw(*owner);
+    if (whole.id) (void)owner->withdraw(whole);
+    kept.keep(r.between(i - 1, i), r.version(i - 1));
+    whole = *owner->add_tensors(*r.all[i], {.recipients = 4});
+    ASSERT_TRUE(kept.publish(*owner, whole));
+    EXPECT_EQ(kept.size(), std::min<std::size_t>(i, 3));
+  }
+  std::optional<serving> server(std::in_place, *owner);
+  std::optional<tp::result<dense_net::session>> session(dense_net::session::connect(local(owner->port())));
+  ASSERT_TRUE(*session);
+  std::uint64_t last = 0;
+  for (std::size_t has = 4; has-- != 0;) {
+    SCOPED_TRACE(has);
+    auto mine = std::make_unique<dense>(*r.all[has]);
+    std::uint64_t came = 7;
+    const auto done = has == 2
+                          ? tp::download_changes<dense_net>(**session, whole, *mine, r.coder, {}, &came)
+                          : tp::download_changes<dense_net>(local(owner->port()), whole, *mine, r.coder, {}, &came);
+    ASSERT_TRUE(confirmed(done));
+    EXPECT_TRUE(same(*mine, *r.all[4]));
+    EXPECT_FALSE(done->believed);
+    if (has == 0) {
+      EXPECT_EQ(came, 0u) << "four rounds ago: all is pulled";
+    } else {
+      EXPECT_GT(came, last) << "those of one round more";
+      EXPECT_LT(came, sizeof(dense) / 8);
+      last = came;
+    }
+  }
+  EXPECT_EQ(last, kept.bytes());
+  session.reset();
+  server.reset();
+  EXPECT_TRUE(owner->settled(whole));
+  EXPECT_EQ(owner->settlement_of(whole)->counts.completed, 4u) << "each counts once";
+  EXPECT_EQ(owner->settlement_of(whole)->counts.acquired, 4u);
+}
+
+struct two_places : tp::default_limits {
+  static constexpr std::size_t references = 2;
+};
+
+TEST(DownloadChanges, An_owner_keeps_one_difference_by_default_and_no_more_bytes_or_places_than_it_says) {
+  rounds r(4);
+  const auto bytes = r.between(0, 1).image().schema->image_bytes;
+  const auto kept_of = [&](tp::kept_differences<tp::model_difference> kept) {
+    for (std::size_t i = 1; i < r.all.size(); ++i) kept.keep(r.between(i - 1, i), r.version(i - 1));
+    EXPECT_LE(kept.bytes(), kept.size() * bytes * 2);
+    return kept.size();
+  };
+  using kept = tp::kept_differences<tp::model_difference>;
+  EXPECT_EQ(kept_of(kept()), 1u);
+  EXPECT_EQ(kept_of(kept(0)), 1u);
+  EXPECT_EQ(kept_of(kept(2)), 2u);
+  EXPECT_EQ(kept_of(kept(9)), 3u);
+  EXPECT_EQ(kept_of(kept(9, 0)), 1u) << "beside the last one nothing";
+  EXPECT_EQ(kept_of(kept(9, bytes + bytes / 2)), 2u);
+
+  using small_net = raw_net<dense, tp::tcp, two_places>;
+  kept all(3);
+  for (std::size_t i = 1; i < r.all.size(); ++i) all.keep(r.between(i - 1, i), r.version(i - 1));
+  auto owner = small_net::downloader::open({});
+  const auto whole = *owner->add_tensors(*r.all[3]);
+  ASSERT_TRUE(all.publish(*owner, whole)) << "the older ones are left out";
+  const serving server(*owner);
+  for (const std::size_t has : {2u, 1u}) {
+    auto mine = std::make_unique<dense>(*r.all[has]);
+    std::uint64_t came = 7;
+    const auto done = tp::download_changes<dense_net>(local(owner->port()), whole, *mine, r.coder, {}, &came);
+    ASSERT_TRUE(confirmed(done));
+    EXPECT_TRUE(same(*mine, *r.all[3]));
+    EXPECT_EQ(came != 0, has == 2);
+  }
+}
+
+TEST(DownloadChanges, Differences_that_lead_round_in_a_circle_end_with_a_pull_of_all) {
+  rounds r(3);
+  auto owner = dense_net::downloader::open({});
+  const auto whole = *owner->add_tensors(*r.all[2], {.recipients = 1});
+  const tp::model_difference there = r.between(0, 1), back = r.between(1, 0);
+  ASSERT_TRUE(owner->add_image(there.image(), tp::difference_options(whole, r.version(0))));
+  ASSERT_TRUE(owner->add_image(back.image(), tp::difference_options(whole, r.version(1))));
+  std::optional<serving> server(std::in_place, *owner);
+  auto mine = std::make_unique<dense>(*r.all[0]);
+  std::uint64_t came = 0;
+  const auto done = tp::download_changes<dense_net>(local(owner->port()), whole, *mine, r.coder, {}, &came);
+  ASSERT_TRUE(confirmed(done));
+  EXPECT_TRUE(same(*mine, *r.all[2]));
+  EXPECT_EQ(came, 8 * (there.image().schema->image_bytes + back.image().schema->image_bytes));
+  server.reset();
+  EXPECT_EQ(owner->settlement_of(whole)->counts.completed, 1u);
 }
 
 TEST(DownloadChanges, What_ends_a_pull_ends_this_one) {

@@ -1,7 +1,9 @@
 // Steps in 8 bits of models of a policy, over TCP: what both ends have afterwards, round after round, and what those
 // get that have another base.
+#include "support/allocation_counter.hpp"
 #include "transports/network.hpp"
 
+#include <tensorpull/satellites/differences/kept_differences.hpp>
 #include <tensorpull/satellites/differences/narrowed.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 
@@ -67,6 +69,48 @@ TEST(Narrowed, Both_ends_have_the_same_bits_round_after_round_and_the_owner_coun
     EXPECT_EQ(owner->status_of(published.whole)->completed, 1u);
     EXPECT_LT(owner->status_of(published.whole)->bytes_sent, 2000u) << "nothing of it is sent again";
     (void)owner->withdraw(published.beside);
+  }
+}
+
+TEST(Narrowed, Holds_a_chunk_of_the_pipeline) {
+  const auto base = initial(), mine = initial();
+  auto owner = net::downloader::open({});
+  const auto step = step_of::make(*trained(*base, 1), *base);
+  const round_of published(*owner, *base, *step);
+  const serving server(*owner);
+  const allocation_watch watch;
+  const auto done = tp::download_changes<net>(local(owner->port()), published.whole, *mine, tp::blocks_of_8_bits<>{});
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_TRUE(same(*mine, *base));
+  EXPECT_LT(watch.largest(), 256u * 1024) << "not all of the step";
+}
+
+TEST(Narrowed, A_recipient_that_missed_rounds_takes_the_steps_that_the_owner_keeps) {
+  const auto base = initial();
+  std::vector<std::unique_ptr<dense>> had;
+  auto owner = net::downloader::open({});
+  tp::kept_differences<step_of> kept(3);
+  tp::reference whole;
+  for (std::uint64_t round = 1; round <= 4; ++round) {
+    kept.withdraw(*owner);
+    if (whole.id) (void)owner->withdraw(whole);  // it borrows the base
+    had.push_back(std::make_unique<dense>(*base));
+    auto step = step_of::make(*trained(*base, round), *base);
+    ASSERT_TRUE(succeeded(step));
+    const auto from = step->from_version();
+    kept.keep(std::move(*step), from);
+    whole = *owner->add_tensors(*base);
+    ASSERT_TRUE(kept.publish(*owner, whole));
+  }
+  const serving server(*owner);
+  for (std::size_t round = 0; round < had.size(); ++round) {
+    const auto mine = std::make_unique<dense>(*had[round]);
+    std::uint64_t came = 7;
+    const auto done = tp::download_changes<net>(local(owner->port()), whole, *mine, tp::blocks_of_8_bits<>{}, {},
+                                                &came);
+    ASSERT_TRUE(confirmed(done));
+    EXPECT_TRUE(same(*mine, *base));
+    EXPECT_EQ(came, round == 0 ? 0 : (4 - round) * (kept.bytes() / 3));
   }
 }
 

@@ -154,6 +154,50 @@ TYPED_TEST(NarrowedDifference, The_owner_refuses_what_is_not_finite_by_name) {
   EXPECT_EQ(sent.error().name.view(), "F32.100");
 }
 
+TYPED_TEST(NarrowedDifference, A_tensor_that_stands_still_takes_nothing_whatever_it_holds) {
+  using difference = narrowed_difference<TypeParam>;
+  auto owner = model_of_all();
+  owner.step(1, 1);
+  const float infinite = -std::numeric_limits<float>::infinity();
+  std::memcpy(owner.memory[5].data(), &infinite, sizeof infinite);  // F32.100, such as a mask
+  auto client = owner, now = owner;
+  std::size_t moved = 0;
+  for (std::size_t i = 0; i < now.names.size(); ++i) {
+    if (now.counts[i] != 17) continue;
+    now.memory[i] = owner.stepped(3, 1e-2).memory[i];
+    ++moved;
+  }
+  const auto sent = difference::make(now.constant(), owner.constant());
+  ASSERT_TRUE(succeeded(sent));
+  const image_schema& schema = sent->model().schema();
+  EXPECT_EQ(schema.tensor_count, 2 * moved - 1) << "an I32 has no scales";
+  landed down(schema);
+  pull<4096>(sent->model(), down);
+  const auto refused = [&](std::size_t of, std::size_t bit) {
+    client.memory[of][0] ^= std::uint64_t{1} << bit;
+    const auto done = move_by<TypeParam>(client.views(), down.constant, schema.pairs());
+    client.memory[of][0] ^= std::uint64_t{1} << bit;
+    return code_of(done);
+  };
+  EXPECT_EQ(refused(5, 0), errc::stale_version) << "one that stands still";
+  EXPECT_EQ(refused(4, 0), errc::stale_version) << "one that moves";
+  EXPECT_EQ(client.memory, owner.memory);
+  ASSERT_TRUE(move_by<TypeParam>(client.views(), down.constant, schema.pairs()));
+  EXPECT_EQ(client.memory[5], owner.memory[5]);
+  EXPECT_NE(client.memory[4], owner.memory[4]);
+
+  // a step that rounding leaves nothing of is as good as none
+  auto nearly = owner;
+  const float tiny = 1e-42f;
+  std::memcpy(owner.memory[1].data(), &tiny, sizeof tiny);
+  const float other = 3e-42f;
+  nearly = owner;
+  std::memcpy(nearly.memory[1].data(), &other, sizeof other);
+  const auto none = difference::make(nearly.constant(), owner.constant());
+  ASSERT_TRUE(succeeded(none));
+  EXPECT_EQ(none->model().schema().tensor_count, 0u);
+}
+
 TEST(NarrowedBytes, Of_an_F32_model_takes_0_254_of_its_bytes_and_in_4_bits_0_129) {
   std::vector<float> base(1'000'000), model(1'000'000, 1e-3f);
   const std::uint64_t n = base.size();

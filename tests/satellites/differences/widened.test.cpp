@@ -244,6 +244,141 @@ TYPED_TEST(Widened, A_chunk_that_is_longer_than_said_is_moved_while_it_comes_if_
   }
 }
 
+/// A step that freezes: only tensors of this length have moved, or none.
+some_model partly_stepped(const some_model& base, std::uint64_t length, double width = 1e-3) {
+  some_model now = base.stepped(2, width);
+  for (std::size_t i = 0; i < now.names.size(); ++i)
+    if (now.counts[i] != length) now.memory[i] = base.memory[i];
+  return now;
+}
+
+template <class Scheme, std::uint64_t Chunk>
+void frozen(const std::vector<dtype>& types) {
+  for (const std::uint64_t length : {1u, 17u, 100u, 5000u, 3u}) {
+    some_model owner(types), mine = owner, elsewhere(types), out = owner;
+    some_model now = partly_stepped(owner, length);
+    elsewhere.step(9, 1);
+    auto d = narrowed<Scheme>(now, owner);
+    ASSERT_TRUE(succeeded(d));
+    EXPECT_LE(d->model().schema().tensor_count, 2 * types.size()) << length;
+    auto image = mine.image(), other = elsewhere.image();
+    land to(image.destination()), to_other(other.destination());
+    auto wide = widened<land, Scheme>::make(to, image.source(), Chunk);
+    const auto done = pulled<Chunk>(d->model(), *wide);
+    ASSERT_TRUE(succeeded(done)) << length;
+    const some_model after = advanced<Scheme>(now, owner);
+    EXPECT_TRUE(mine == after) << length;
+    // the base's, if they land elsewhere
+    auto base = owner.image();
+    auto copied = widened<land, Scheme>::make(to_other, base.source(), Chunk);
+    const auto landed = pulled<Chunk>(d->model(), *copied);
+    ASSERT_TRUE(succeeded(landed)) << length;
+    EXPECT_TRUE(elsewhere == after) << length;
+  }
+}
+TYPED_TEST(Widened, What_stands_still_does_not_travel_and_is_the_base_s) {
+  frozen<TypeParam, 64>({dtype::f32});
+  frozen<TypeParam, 1000>({dtype::bf16, dtype::f32, dtype::i64, dtype::u8});
+  frozen<TypeParam, 64_KiB>({dtype::f64, dtype::f32, dtype::f16});
+}
+
+TYPED_TEST(Widened, An_average_of_what_stands_still_is_that_of_the_whole_models) {
+  for (const dtype type : {dtype::f32, dtype::bf16}) {
+    some_model base({dtype::i64, type}), result_model = base, expected = base;
+    auto to = result_model.image(), plain_to = expected.image(), from = base.image();
+    auto buffers = chunk_buffers::make(64_KiB, 2), other_buffers = chunk_buffers::make(64_KiB, 2);
+    auto average = weighted_average<>::make(to.destination(), *buffers, {.base = from.source()});
+    auto plain = weighted_average<>::make(plain_to.destination(), *other_buffers, {.base = from.source()});
+    ASSERT_TRUE(average && plain);
+    std::uint64_t client = 0;
+    for (const std::uint64_t length : {1u, 100u, 5000u, 3u}) {
+      some_model now = partly_stepped(base, length, 1e-2), there = advanced<TypeParam>(now, base);
+      auto d = narrowed<TypeParam>(now, base);
+      ASSERT_TRUE(d);
+      ++client;
+      weighted_average<>::update update(*average, 2, {recipient_id{client}, 1});
+      auto wide = widened<weighted_average<>::update, TypeParam>::make(update, from.source(), 1000);
+      ASSERT_TRUE(wide);
+      const auto done = pulled<1000>(d->model(), *wide);
+      ASSERT_TRUE(succeeded(done));
+      auto whole = there.image();
+      weighted_average<>::update one(*plain, 2, {recipient_id{client}, 1});
+      ASSERT_TRUE(pulled<64_KiB>(whole, one));
+    }
+    ASSERT_TRUE(average->finish());
+    ASSERT_TRUE(plain->finish());
+    EXPECT_TRUE(result_model == expected);
+  }
+}
+
+TYPED_TEST(Widened, A_base_whose_still_tensors_are_others_is_refused_unless_the_caller_knows_of_them) {
+  some_model owner, now = partly_stepped(owner, 5000), mine = owner;
+  mine.memory[5][0] ^= 1;  // F32.100, which stands still
+  const some_model held = mine;
+  auto d = narrowed<TypeParam>(now, owner);
+  ASSERT_TRUE(d);
+  auto image = mine.image();
+  land to(image.destination());
+  auto whole = widened<land, TypeParam>::make(to, image.source(), 1000);
+  const auto refused = pulled<1000>(d->model(), *whole);
+  EXPECT_EQ(code_of(refused), errc::stale_version);
+  EXPECT_TRUE(mine == held);
+  auto part = widened<land, TypeParam>::make(to, image.source(), 1000, step_base::part);
+  const auto done = pulled<1000>(d->model(), *part);
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_TRUE(mine.memory[6] == advanced<TypeParam>(now, owner).memory[6]);
+  EXPECT_TRUE(mine.memory[5] == held.memory[5]);
+}
+
+/// A step whose header lists other tensors than it should.
+TYPED_TEST(Widened, A_header_that_lists_what_no_step_has_is_refused_and_nothing_moves) {
+  some_model owner({dtype::f32, dtype::i64}), now = partly_stepped(owner, 100);
+  auto d = narrowed<TypeParam>(now, owner);
+  ASSERT_TRUE(d);
+  const lie good(d->model(), "", {});
+  const auto outcome = [&](std::vector<tensor_view> views, std::vector<metadata_entry> metadata) {
+    some_model mine = owner;
+    auto published = dynamic_image::make(std::span<const tensor_view>(views), metadata);
+    EXPECT_TRUE(published);
+    auto image = mine.image();
+    land to(image.destination());
+    auto wide = widened<land, TypeParam>::make(to, image.source(), 1000);
+    const auto done = pulled<1000>(*published, *wide);
+    EXPECT_EQ(mine == owner, !done);
+    return done ? errc{} : done.error().code;
+  };
+  EXPECT_EQ(outcome(good.views, good.metadata), errc{});
+  std::vector<std::byte> zeros(40000);
+  for (std::size_t i = 0; i < good.views.size(); ++i) {
+    auto fewer = good.views;  // codes without scales, or scales without codes, or another tensor stands still
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_EQ(outcome(fewer, good.metadata),
+              good.views[i].type == dtype::i64 ? errc::stale_version : errc::schema_mismatch);
+    auto renamed = good.views;
+    renamed[i].name = "none";
+    EXPECT_EQ(outcome(renamed, good.metadata), errc::schema_mismatch);
+    auto retyped = good.views;
+    const std::uint64_t shape[] = {good.views[i].shape[0], 1};
+    retyped[i].shape = shape;
+    EXPECT_EQ(outcome(retyped, good.metadata), errc::schema_mismatch);
+    retyped[i].shape = good.views[i].shape;
+    retyped[i].type = good.views[i].type == dtype::i64 ? dtype::f64 : dtype::boolean;
+    EXPECT_EQ(outcome(retyped, good.metadata), errc::schema_mismatch);
+  }
+  for (const std::string_view more : {"F32.17", "F32.17.scales", "I64.17.scales", "I64.1.scales"}) {
+    auto views = good.views;
+    const std::uint64_t n[] = {more == "F32.17" ? TypeParam::code_bytes(17) : 2};
+    views.push_back({more, more == "F32.17" ? TypeParam::code_dtype : dtype::f32, n, zeros.data()});
+    EXPECT_EQ(outcome(views, good.metadata), errc::schema_mismatch) << more;
+  }
+  auto said = good.metadata;
+  for (metadata_entry& pair : said)
+    if (pair.key == "tensorpull.still") pair.value = "0123456789abcdef";
+  EXPECT_EQ(outcome(good.views, said), errc::stale_version);
+  std::erase_if(said, [](const metadata_entry& pair) { return pair.key == "tensorpull.still"; });
+  EXPECT_EQ(outcome(good.views, said), errc::stale_version) << "and says nothing of them";
+}
+
 /// All bytes of an image.
 std::vector<std::byte> bytes_of(const source_view& image) {
   std::vector<std::byte> all(static_cast<std::size_t>(image.schema->image_bytes)), slice(4096);

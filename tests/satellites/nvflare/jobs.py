@@ -457,6 +457,16 @@ def swarm_that_flare_encrypts():
 
 
 @case
+def external_swarm_that_flare_encrypts():
+    """The trainer has no certificate: its job process shows its own. An update for the trainer's own site does not leave it."""
+    with Job("--recipe", "external_swarm", poc=True) as job:
+        job.hear("JOBS")
+        assert all(job.ask("results", "RESULTS"))
+        job.ask("stop", "STOPPED")
+        assert job.between_sites() == 6 and job.count("through the door") == 6 and job.count(BY_US.replace(r"from \S+", r"from \S+client_api_trainer\S+")) == 2
+
+
+@case
 def swarm_memory():
     """Three sites, 84 MB, eight rounds: the server holds no model of theirs, and no more in the second half than in the first."""
     held = {}

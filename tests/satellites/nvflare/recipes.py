@@ -186,7 +186,7 @@ def swarm_with_cross_site_evaluation(_):
     return swarming("swarm_with_cross_site_evaluation", do_cross_site_eval=True)
 
 
-@row(0, 0, between_sites=4, chunks=True)
+@row(0, 0, between_sites=6, chunks=True)
 def external_swarm(_):
     return swarming("external_swarm", **EXTERNAL)
 

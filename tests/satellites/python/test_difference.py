@@ -107,6 +107,59 @@ def test_a_recipient_of_another_version_gets_the_tensors_as_they_are(owner):
     assert owner.wait(ref, 10) and owner.status(ref).completed == 3
 
 
+@pytest.mark.parametrize("place", ["new", "in place"])
+def test_a_recipient_that_missed_rounds_pulls_the_difference_to_the_base_that_it_has(owner, place):
+    versions = [fine_tuned(torch.bfloat16)[0]]
+    versions[0]["frozen"] = torch.ones(1000)
+    for _ in range(3):
+        versions.append(dict(copy(versions[-1])))
+        at = torch.randperm(400_000)[:4000]
+        versions[-1]["w"].view(torch.int16)[at] ^= 1
+    versions[2]["b"].view(torch.int16)[7] ^= 1  # and back again: those of version 1 and 2 differ by other tensors
+    now = versions[3]
+    ref = owner.add_tensors(now, recipients=4, base=[versions[2], versions[1]])
+    nbytes = sum(t.numel() * t.element_size() for t in now.values())
+    came = {}
+    for has in (2, 1, 0, None):
+        mine = copy(versions[has]) if has is not None else {name: t + 1 for name, t in now.items()}
+        got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
+        assert alike(got, now) and not got.receipt.believed
+        came[has] = got.receipt.bytes
+    assert came[2] < came[1] < 0.05 * nbytes and came[0] > 0.9 * nbytes - 5000 and came[None] >= nbytes
+    assert owner.wait(ref, 10) and owner.status(ref).completed == 4
+    assert owner.status(ref).bytes_sent > sum(came.values()), "those of both differences count"
+
+
+def test_several_bases_are_those_of_a_dict_and_not_of_a_step(owner):
+    old, new = fine_tuned(torch.float32)
+    for wrong in ([], [old, 1], [list(old.values())]):
+        with pytest.raises(TypeError, match="base is an earlier version"):
+            owner.add_tensors(new, base=wrong)
+    with pytest.raises(ValueError, match="narrow takes one base"):
+        owner.add_tensors(new, base=[old, old], narrow=True)
+    # a list of tensors has one base, which is a list
+    as_list = list(new.values())
+    ref = owner.add_tensors(as_list, base=list(old.values()))
+    got = tensorpull.download_tensors(owner.address, ref, base=list(old.values()))
+    assert got.receipt.bytes < 0.6 * ref.nbytes and all(torch.equal(a, b) for a, b in zip(got.values(), as_list))
+    # the same twice is one, and one that is what is published is none
+    ref = owner.add_tensors(new, base=[new, old, copy(old)])
+    assert tensorpull.download_tensors(owner.address, ref, base=old).receipt.bytes < 0.6 * ref.nbytes
+
+
+@pytest.mark.parametrize("said", ["", "x" * 48, "0" * 16 + "1" * 32, "{known}", "{known}" + "1" * 31, "{known}" + "0" * 32, "{known}{whole}", "{known}" + "f" * 32, " ".join(["0" * 48] * 2000)])
+def test_what_an_owner_says_of_several_differences_costs_a_pull_of_all_at_most(owner, said):
+    old, new = fine_tuned(torch.float32)
+    digests = dict(tensorpull._native.tensor_digests(tensorpull._tensors.Tensors(old).described))
+    ref_id = "ab" * 16
+    text = said.format(known=tensorpull._difference._known_by(digests), whole=ref_id)
+    about = {"tensorpull.difference": "2" * 32, "tensorpull.differences": text}
+    now = dict(tensorpull._native.tensor_digests(tensorpull._tensors.Tensors(new).described))
+    how = (0, 0, ref_id, None, None, None, 30.0, None, None, None)
+    tensorpull._publish.publish(owner._owner.add, new, 1 << 20, *how, known={**tensorpull._changed.digests_said(now), **about})
+    assert alike(tensorpull.download_tensors(owner.address, ref_id, base=old), new)
+
+
 def test_tensors_that_were_not_there_or_had_another_shape_come_as_they_are(owner):
     old, new = fine_tuned(torch.float32)
     new.update(added=torch.ones(50), b=torch.ones(7))

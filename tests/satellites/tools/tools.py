@@ -209,7 +209,7 @@ def names():
 # Cases.
 
 def help_is_complete():
-    for tool, options in {"send": "listen stdio http metrics status-file allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
+    for tool, options in {"send": "listen stdio http metrics status-file allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle include exclude follow-links json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file include exclude json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
         for word in ("--help", "-h"):
             out, err = run(tool, word)
             assert err == "" and out.startswith("usage: " + tool) and "Example:" in out and "Status:" in out
@@ -703,6 +703,135 @@ def only_tensors_that_have_changed_since_a_base():
         assert done["received_bytes"] == 32 * 20 + done["bytes"] and parsed(Path("truth").read_bytes()) == parsed(Path("lies.safetensors").read_bytes()), done
         assert done["confirmed"] and [e["event"] for e in sender.end()].count("completed") == 2
     assert "--put sends the file away" in run("send", "plain", "--put", "http://127.0.0.1:1/x", "--tensor-digests", status=2)[1]
+
+
+def checkpoint(at, shards=2, size=3 * MIB):
+    """A directory as trainers write it; what it has, by path."""
+    files = {"config.json": b'{"layers": 2}', "empty": b"", "tokenizer/merges.txt": noise(5000, 9)}
+    files |= {f"model-{i:05}-of-{shards:05}.safetensors": safetensors([("w", "U8", [size], noise(size, i))]) for i in range(1, shards + 1)}
+    for name, data in files.items():
+        path = Path(at, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return files
+
+
+def files_below(at):
+    return {str(path.relative_to(at)): path.read_bytes() for path in Path(at).rglob("*") if path.is_file()}
+
+
+def a_directory_arrives_as_one():
+    files = checkpoint("checkpoint")
+    os.chmod("checkpoint/config.json", 0o755)
+    with Sender("checkpoint/", "--recipients", 3) as sender:
+        assert sender.published[0]["file"] == "checkpoint" and sender.published[0]["tensors"] == len(files)
+        done = json.loads(run("recv", sender.address, sender.ref, "-o", "copy/", "--json")[0])
+        assert done["outcome"] == "completed" and done["confirmed"] and not done["believed"] and done["files"] == len(files) and done["bytes"] == sum(map(len, files.values())), done
+        assert files_below("copy") == files and names() == ["checkpoint", "copy"], names()
+        assert os.access("copy/config.json", os.X_OK) and not os.access("copy/empty", os.X_OK)
+        # another version of it: one shard has changed, one file has gone and one has come
+        os.remove("copy/tokenizer/merges.txt"), write("copy/new.txt", b"new")
+        Path("copy/config.json").write_bytes(b'{"layers": 3}')
+        out, err = run("recv", sender.address, sender.ref, "-o", "copy/", status=3)
+        assert out == "" and "copy exists already: --force" in err and Path("copy/config.json").read_bytes() == b'{"layers": 3}', err
+        done = json.loads(run("recv", sender.address, sender.ref, "-o", "copy/", "--base", "copy", "--force", "--json")[0])
+        assert files_below("copy") == files and done["resumed_bytes"] > 6 * MIB and done["received_bytes"] < 10_000, done
+        out, err = run("recv", sender.address, sender.ref, "-o", "some/", "--include", "*.json", "--include", "*.txt", "--exclude", "tokenizer/*")
+        assert files_below("some") == {"config.json": files["config.json"]} and "1 file" in out and "each has the digest" in out, out
+        assert sender.end()[-1]["completed"] == 3, "each counts once, however many pulls it took"
+    assert "are for directories" in run("recv", "h:1", NO_REF, "-o", "x", "--exclude", "*", status=2)[1]
+    assert "are for directories" in run("send", "checkpoint/config.json", "--follow-links", status=2)[1]
+    assert "is a directory" in run("send", "checkpoint", "--put", "http://127.0.0.1:1/x", status=2)[1]
+    # in a file it is a model like any other, whose tensors are files
+    with Sender("checkpoint") as sender:
+        run("recv", sender.address, sender.ref, "-o", "copy.safetensors")
+        metadata, tensors = parsed(Path("copy.safetensors").read_bytes())
+        assert metadata["tensorpull.files"] == "1" and {name: data for name, (_, _, data) in tensors.items()} == files
+
+
+def a_directory_is_interrupted_and_resumed():
+    files = checkpoint("checkpoint", size=8 * MIB)
+    with Sender("checkpoint", "--recipients", 1) as sender:
+        path = SlowPath(sender.port, 1 << 30)
+        path.hold_at(10 * MIB)
+        words = (path.address, sender.ref, "-o", "copy/", "--json", "--chunk", "64K")
+        first = processes.Program(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        first.send_signal(signal.SIGINT)
+        out, _ = first.communicate(timeout=60)
+        told = json.loads(out)
+        assert first.returncode == 130 and told["outcome"] == "interrupted" and told["resumable"] and names() == [".copy.part", "checkpoint"], (told, names())
+        path.go_on()
+        assert "an earlier recv left a part" in json.loads(run("recv", *words, status=3)[0])["message"]
+        killed = path.forwarded
+        path.hold_at(killed + 4 * MIB)
+        second = processes.Program(command("recv", *words, "--resume"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        second.kill()
+        second.communicate(timeout=60)
+        path.go_on()
+        done = json.loads(run("recv", *words, "--resume")[0])
+        assert files_below("copy") == files and names() == ["checkpoint", "copy"], names()
+        assert done["outcome"] == "completed" and done["confirmed"] and done["resumed_bytes"] > 10 * MIB, done
+        assert sender.end()[-1]["completed"] == 1
+
+
+def a_directory_from_several_senders():
+    files = checkpoint("checkpoint")
+    with Sender("checkpoint") as one, Sender("checkpoint", "--ref", one.ref) as two:
+        done = json.loads(run("recv", one.address, one.ref, "--also", two.address, "-o", "copy/", "--chunk", "64K", "--json")[0])
+        assert done["outcome"] == "completed" and files_below("copy") == files, done
+
+
+def directories_that_cannot_be():
+    os.mkdir("empty"), os.mkdir("links"), os.mkdir("cases"), os.mkdir("pipes")
+    assert "no file that is chosen" in run("send", "empty", "--idle", 0.1, status=1)[1]
+    os.symlink("../outside", "links/config.json"), write("outside", b"{}")
+    out, err = run("send", "links", "--idle", 0.1, status=1)
+    assert "links/config.json is a symbolic link" in err and "--follow-links" in err, err
+    with Sender("links", "--follow-links") as sender:
+        run("recv", sender.address, sender.ref, "-o", "copy/")
+        assert files_below("copy") == {"config.json": b"{}"} and not os.path.islink("copy/config.json")
+    write("cases/Readme", b"1"), write("cases/readme", b"2")
+    assert "capital letters" in run("send", "cases", "--idle", 0.1, status=1)[1]
+    os.mkfifo("pipes/pipe")
+    assert "pipes/pipe is no regular file" in run("send", "pipes", "--idle", 0.1, status=1)[1]
+    # what an owner says that keeps to no rules; each digest is right
+    for name in ("../up", "/tmp/tensorpull-up", "a/../../up", "back\\slash", "a//b", "..", "line\nfeed"):
+        write("evil.safetensors", safetensors([(name, "U8", [4], b"evil")], {"tensorpull.files": "1"}))
+        with Sender("evil.safetensors", "--tensor-digests") as sender:
+            out, err = run("recv", sender.address, sender.ref, "-o", "got/", status=1)
+            assert "leads elsewhere" in err and not os.path.exists("got") and not os.path.exists(".got.part") and not os.path.exists("../up"), (name, err)
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        assert "and no directory" in run("recv", sender.address, sender.ref, "-o", "got/", status=1)[1]
+    checkpoint("checkpoint")
+    with Sender("checkpoint") as sender:
+        write("file", b"precious"), os.symlink("links", "link"), os.mkdir(".taken.part", 0o777), os.chmod(".taken.part", 0o777)
+        for output, word in {"file/": "no directory", "link/": "symbolic link", "taken/": "is in the way"}.items():
+            out, err = run("recv", sender.address, sender.ref, "-o", output, "--force", "--resume", status=3)
+            assert word in err, err
+        assert Path("file").read_bytes() == b"precious" and os.path.islink("link") and not os.path.exists("taken")
+        out, err = run("recv", sender.address, sender.ref, "-o", "small/", "--max-bytes", "1M", status=1)
+        assert "--max-bytes allows" in err and not os.path.exists(".small.part"), err
+        out, err = run("recv", sender.address, sender.ref, "-o", "big/", status=3, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, MIB)))
+        assert "File too large" in err and not os.path.exists("big"), err
+        run("recv", sender.address, sender.ref, "-o", "big/", "--resume")
+        assert files_below("big") == files_below("checkpoint")
+    # a file that changes is named, and what has arrived of it gets no name
+    checkpoint("changing", size=8 * MIB)
+    with Sender("changing") as sender:
+        path = SlowPath(sender.port, 1 << 30)
+        path.hold_at(4 * MIB)
+        puller = processes.Program(command("recv", path.address, sender.ref, "-o", "half/", "--chunk", "64K", "--retries", 0), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        with open("changing/model-00002-of-00002.safetensors", "r+b") as shard:
+            shard.write(b"another program saves")
+        path.go_on()
+        puller.communicate(timeout=60)
+        assert puller.returncode == 1 and not os.path.exists("half"), puller.returncode
+        sender.process.send_signal(signal.SIGINT)
+        assert any(event["event"] == "withdrawn" for event in sender.end(1)), "it is withdrawn"
 
 
 def bases_that_are_none():
@@ -1645,11 +1774,12 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 OF_SATELLITES = {
-    "parallel": (several_connections_and_several_senders,),
+    "parallel": (several_connections_and_several_senders, a_directory_from_several_senders),
     "shared_memory": (links_of_shared_memory,),
+    "directories": (a_directory_arrives_as_one, a_directory_is_interrupted_and_resumed, a_directory_from_several_senders, directories_that_cannot_be),
     "differences": (what_has_changed_since_a_base, only_tensors_that_have_changed_since_a_base, bases_that_are_none),
     "numpy_files": (files_arrive_as_they_are, S8_the_published_file_shrinks, inspect_shows_tensors, inspect_rejects_by_name),
     "http": (the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,

@@ -9,6 +9,7 @@
 
   Downloader                         publishes dicts of tensors, and serves them
   download_tensors, download_file    pull into tensors, or into a file; Downloaded, Receipt, Cursor
+  stream                             tensors one by one, as they arrive: TensorStream
   list_tensors, view_tensors         what is published; tensors in memory that is shared: Listing, TensorView
   Session, Listener                  both directions over one connection; Message, Relayed, Tunnelled
   WeightedAverage, weighted_average  federated averaging while updates arrive; Update
@@ -36,6 +37,7 @@ from ._listing import Listing as Listing, list_tensors as list_tensors
 from ._native import Cursor as Cursor
 from ._options import recipient_named as recipient_named
 from ._session import Listener as Listener, Message as Message, Relayed as Relayed, Session as Session, Tunnelled as Tunnelled
+from ._stream import TensorStream as TensorStream, stream as stream
 from ._tls import TLS as TLS
 from ._trees import FlatTree as FlatTree, flatten as flatten, local_shards as local_shards, unflatten as unflatten
 from ._types import Access as Access, Downloaded as Downloaded, Outcome as Outcome, Progress as Progress, Receipt as Receipt, Reference as Reference, Status as Status, TensorDict as TensorDict, TensorView as TensorView, Update as Update

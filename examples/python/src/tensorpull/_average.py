@@ -88,6 +88,7 @@ class WeightedAverage(OfOneProcess):
         self._lock = threading.RLock()  # a progress callback may ask how far the average is
         self._pulling = False
         self._partial = partial
+        self._clips = longest is not None
         self._peers: Dict[int, str] = {}  # the compiled half knows a peer by a number
         self._most_peers = whole(max_peers, "max_peers", 2**32 - 1, least=1)
         average = {"staged": _native.AverageStaged, "error": _native.AverageError}.get(partial, _native.AverageDivide)
@@ -177,7 +178,7 @@ class WeightedAverage(OfOneProcess):
                 return pull(session._session) if session is not None else over_addresses(address, ssl, pull, None, told)[0]
             except Error as e:
                 refused = next((update.refused for update in self.updates if update.peer == peer), "")
-                raise _in_words(e, peer, refused) from None
+                raise _in_words(e, peer, refused, self._clips) from None
             finally:
                 self._pulling = False
 
@@ -205,6 +206,7 @@ class WeightedAverage(OfOneProcess):
             raise ValueError('clip wants partial="staged" and base')
         with self._lock:
             self._native.clip(_length(longest))
+            self._clips = True
 
     def reset(self) -> None:
         """Begins the next round, which forgets the peers of this one. In a callback of a pull: that ends as "cancelled"."""
@@ -225,7 +227,7 @@ class WeightedAverage(OfOneProcess):
     def updates(self) -> List[Update]:
         """What has become of this round's updates: one `Update` for each peer that has come, in their order. Waits while another thread pulls."""
         with self._lock:
-            return [Update(self._peers[who], *told) for who, *told in self._native.updates]
+            return [Update(self._peers[told[0]], *told[1:]) for told in self._native.updates]
 
     @property
     def whole_updates(self) -> int:
@@ -258,13 +260,14 @@ def _heaviest(weight: Any) -> float:
     return float(weight)
 
 
-def _in_words(e: Error, peer: str, refused: str) -> Error:
+def _in_words(e: Error, peer: str, refused: str, clips: bool) -> Error:
     about = e.name[:-3] if e.name.endswith("...") else e.name  # the compiled half has cut a long name
     if not about or not peer.startswith(about):
         return e
     if e.code == "value_out_of_range":
         where = f" in the tensor {refused!r}" if refused else ""
-        return e.saying(f"the update has a NaN or an infinity{where}, or no norm (refuse_no_numbers=False takes one that `longest` does not shorten)", peer)
+        also = ", or a difference that is too long to be shortened" if clips else " (refuse_no_numbers=False takes it)"
+        return e.saying(f"the update has a NaN or an infinity{where}{also}", peer)
     if e.code == "invalid_argument":
         return e.saying("an average takes weights from 2**-60 to 2**60: sums are of 32 bits for most dtypes", peer)
     return e

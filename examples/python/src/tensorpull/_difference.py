@@ -16,7 +16,7 @@ from ._errors import Error
 from ._log import logger, short
 from ._options import PublishSettings
 from ._tensors import FLOATING, Tensors, empty_like
-from ._trees import DIFFERENCE, NARROWED, NARROWED_TENSORS, FlatTree, as_flat
+from ._trees import DIFFERENCE, DIFFERENCES, NARROWED, NARROWED_TENSORS, FlatTree, as_flat
 
 #: A difference that is longer than this share of what has changed is not published: the whole is as good.
 WORTH = 0.9
@@ -28,6 +28,8 @@ _BLOCK = 256
 _BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "ended", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range", "missing_field", "duplicate_name"})
 
 _ID = re.compile("[0-9a-f]{32}")
+#: Characters by which a recipient knows its base, before the ID of the difference to it.
+_BASE = 16
 
 Description = Tuple[Any, ...]
 
@@ -48,6 +50,16 @@ def code(new: List[Description], digests: Mapping[str, int], base: Mapping[str, 
     None: nothing that was there has changed, or coding it is not worth it. Cost: one pass over the tensors of `base`, and one over both versions of what has changed, on this thread.
     Memory: the coded bytes.
     """
+    return _code(new, digests, base)[1]
+
+
+def code_each(new: List[Description], digests: Mapping[str, int], bases: Sequence[Mapping[str, Any]]) -> Dict[str, Tuple[Any, ...]]:
+    """The same to each of several bases, one after the other, by what a recipient knows its base by; those alone that are worth it."""
+    all_of_them = (_code(new, digests, base) for base in bases)
+    return {known: coded for known, coded in all_of_them if coded is not None}
+
+
+def _code(new: List[Description], digests: Mapping[str, int], base: Mapping[str, Any]) -> Tuple[str, Optional[Tuple[Any, ...]]]:
     _need_compiled()
     of = {one[0]: one for one in new}
     old = Tensors({name: tensor for name, tensor in base.items() if name in of}, apart=True)
@@ -55,9 +67,15 @@ def code(new: List[Description], digests: Mapping[str, int], base: Mapping[str, 
     before = dict(_native.tensor_digests(alike))
     changed = [one for one in alike if before[one[0]] != digests[one[0]]]
     if not is_worth_it(changed):
-        return None
+        return "", None
     coded: Optional[Tuple[Any, ...]] = _native.encode_difference(changed, [of[one[0]] for one in changed], WORTH)
-    return coded
+    return _known_by({one[0]: before[one[0]] for one in changed}), coded
+
+
+def _known_by(digests: Mapping[str, int]) -> str:
+    """Of the tensors of a base that have changed since."""
+    text = "".join(f"{len(name)} {name} {digest:x}\n" for name, digest in sorted(digests.items()))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_BASE]
 
 
 class Narrowed(FlatTree):
@@ -183,20 +201,15 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     _native.copy_tensors(old.described, moved.described)
     was, is_now = dict(_native.tensor_digests(old.described)), dict(_native.tensor_digests(now.described))
     changed = [one for one in now.described if was[one[0]] != is_now[one[0]]]
-    moves = {one[0] for one in changed if _is_narrowed(*one[:3], made.chosen)}
+    moves = {one[0] for one in changed if _is_narrowed(one[0], one[1], one[2], made.chosen)}
     plain, _copies = _contiguous([one for one in changed if one[0] in moves], flat)
-    while is_worth_it(plain):
-        moving = {one[0] for one in plain}
-        there = [one for one in moved.described if one[0] in moving]
-        step = _native.narrow_tensors(plain, there, bits)
-        after = dict(_native.tensor_digests(there))
-        still = [one for one in plain if after[one[0]] != was[one[0]]]
-        if len(still) == len(plain):
+    if is_worth_it(plain):
+        of = {one[0]: one for one in plain}
+        # what has not changed is its own base, so nothing of it is copied
+        step = _native.narrow_tensors([of.get(one[0], one) for one in moved.described], moved.described, bits)
+        moving = {one[0] for one in step[0]}
+        if is_worth_it([one for one in plain if one[0] in moving]):
             made.step = step
-            break
-        # recipients do not look for a tensor in the step if it has the digest that they know
-        _native.copy_tensors([one for one in old.described if one[0] in moving], there)
-        plain = still
     exact = [one for one in changed if one[0] not in moves]
     if made.step is None:  # all of it travels as it is, so nothing is to be gained by rounding it
         exact = now.described
@@ -285,6 +298,17 @@ def publish_coded(add: Callable[..., Tuple[str, int, int, int]], ref_id: str, co
     return True
 
 
+def said_of_each(ids: Mapping[str, str]) -> Dict[str, str]:
+    """The entries of the metadata for several differences: their IDs, by what a recipient knows its base by. Recipients of the release before know the first alone."""
+    return {DIFFERENCE: next(iter(ids.values())), DIFFERENCES: " ".join(known + ref_id for known, ref_id in ids.items())}
+
+
+def _id_for(said: str, described: List[Description]) -> str:
+    """The ID that said_of_each() has for this base; "": none."""
+    known = _known_by(dict(_native.tensor_digests(described)))
+    return next((one[_BASE:] for one in said.split(" ") if one[:_BASE] == known), "")
+
+
 def id_beside(ref_id: str, digests: Mapping[str, int], kind: str = DIFFERENCE) -> str:
     """As secret as the whole's ID, of which it is made. Each version has another; and several owners of one version have the same, so that their metadata is the same."""
     text = " ".join((kind, ref_id[:32].lower(), *(f"{digest:x}" for digest in digests.values())))
@@ -313,6 +337,8 @@ def bring(source: Any, whole: str, metadata: Mapping[str, str], tensors: Mapping
     """
     bits = next((bits for bits, key in NARROWED.items() if key in metadata), 0)
     ref_id = metadata.get(NARROWED.get(bits, DIFFERENCE), "")
+    if not bits and _compiled() and described and DIFFERENCES in metadata:
+        ref_id = _id_for(metadata[DIFFERENCES], described)
     if not _compiled() or not described or not _ID.fullmatch(ref_id) or ref_id in ("0" * 32, whole[:32].lower()):
         return 0, False
     given, told = (settings.version, settings.believe), settings.progress

@@ -12,10 +12,11 @@ from ._changed import changes, confirmed, is_the_whole, receipt_of, take_smalles
 from ._difference import LEAST_BYTES, bring, in_difference
 from ._errors import Error
 from ._images import TensorRange
-from ._listing import as_published, chosen, chunk_of_header, difference, look, look_closely, looking, tie_as_published
+from ._listing import Listing, as_published, chosen, chunk_of_header, difference, look, look_closely, looking, tie_as_published
 from ._log import logger, place, short
 from ._options import PER_REQUEST_TIMEOUT, RETRIES, newest, pull_settings, whole, within
 from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout, web_settings
+from ._slices import Slice, sliced
 from ._tensors import FLOATING, Tensors, convert_into, empty_like, numpy_maker, torch_maker
 from ._tls import TLS
 from ._trees import TREE, arrive, as_flat, own
@@ -102,6 +103,9 @@ def download_tensors(
       subset     with `out`: its tensors are only some of those that are published.
       names, matching  without `out`: new tensors are made of these alone, `names=["head.weight"]`, and of those that a pattern fits, `matching=["encoder.*"]`: "*" is any
                  characters, "?" is one. "invalid_argument" with the name or pattern that chooses nothing. What is published is looked at first (`list_tensors`).
+                 A dict asks for slices of the first dimension: `names={"w": slice(0, 1024), "bias": ...}`, where ... is all of it. Their bytes alone travel, with a digest of their own
+                 (`receipt.digest`). With `out` it says which slices of what is published those tensors of `out` are; its others are whole, as with `subset`. "invalid_argument": a slice is
+                 empty, or of a scalar; "out_of_range"; "unsupported_request": another dimension, a step, or an owner of an earlier version. Not for URLs, `base`, `adapt` and `cursor`
       base       a dict of an earlier version, which this recipient has: only the tensors that have changed since are pulled, if the owner's metadata has their digests
                  (`tensor_digests`), and otherwise all of them. Tensors that have not changed are those of `base`, not copies. With `out`, `base` is the same tensors (two
                  state dicts of one module are): what has changed is landed in place. New tensors are of the kind of those of `base`, unless `framework` says otherwise, and `max_bytes` is of those that are pulled.
@@ -143,7 +147,7 @@ def download_tensors(
     address, names, matching = kept(address), kept(names), kept(matching)
     if base is not None and any(map(is_url, addresses_of(address))):
         raise ValueError("base is not for URLs: a web server is asked for a whole file")
-    if cursor is None and not isinstance(address, str) and out is not None and not subset and base is None and not atomic and not adapt:
+    if cursor is None and not isinstance(address, str) and out is not None and not subset and names is None and base is None and not atomic and not adapt:
         cursor = _native.Cursor()
     web = web_settings(address, ref_id, digest, bearer, recipient)
     web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
@@ -180,12 +184,12 @@ def pull(
     """The same from a source of the compiled half: a route, or a session."""
     if cursor is not None and not isinstance(cursor, _native.Cursor):
         raise TypeError(f"cursor is a tensorpull.Cursor; not {cursor!r}")
-    if cursor is not None and (out is None or options.get("subset") or base is not None or atomic or adapt):
+    if cursor is not None and (out is None or options.get("subset") or options.get("names") is not None or base is not None or atomic or adapt):
         raise ValueError("cursor is for out alone: what has landed there is gone on with")
     if atomic and out is None:
         raise ValueError("atomic is for out: new tensors are returned only if all of them have come")
-    if adapt and (out is None or base is not None):
-        raise ValueError("adapt is for out, and without base: names and dtypes of base are those that are published")
+    if adapt and (out is None or base is not None or options.get("names") is not None):
+        raise ValueError("adapt is for out, without base and names: names and dtypes of these are those that are published")
     with within(timeout, wait, abort) as heard:
         if adapt:
             return newest(ref_id, options.get("version"), options.get("retries", RETRIES), progress, lambda told: _adapted(
@@ -309,7 +313,8 @@ def _pull(
         raise TypeError(f"subset is True or False: whether out has only some of the tensors that are published (names says which, without out); not {subset!r}")
     if subset and out is None:
         raise ValueError("subset wants out: which of the tensors, and where they go; without out names=[...] says which")
-    if out is not None and (names is not None or matching is not None):
+    slices_of_out = out is not None and isinstance(names, Mapping)
+    if out is not None and (matching is not None or not (names is None or slices_of_out)):
         raise ValueError("names and matching say which new tensors are made; out has its own: with subset=True only those are pulled")
     if out is not None and framework is not None:
         raise ValueError("framework says what new tensors are; out has its own")
@@ -359,6 +364,13 @@ def _pull(
     if out is not None:
         flat = as_flat(out)
         tensors = writable(flat)
+        subset = subset or slices_of_out
+        slices: List[Slice] = []
+        if slices_of_out:
+            about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
+            there = look(source, ref_id, max_header_bytes, max_tensors, about)
+            slices = _slices_of(flat, there, names)
+            settings.version = there.version
         if subset and tensors.ties:
             # the owner's metadata alone says whether it has tied them, and a part of its tensors is asked for without it
             raise Error("unsupported_layout", "with subset, tensors that are one memory are not landed in", next(iter(tensors.ties)))
@@ -367,18 +379,23 @@ def _pull(
             tie_as_published(tensors, look(source, ref_id, max_header_bytes, max_tensors, about))
         tensors.mark_changed()
         try:
-            receipt, metadata = _native.download_into(source, ref_id, tensors.described, subset, tensors.ties, max_header_bytes, settings)
+            receipt, metadata = _native.download_into(source, ref_id, tensors.described, subset, tensors.ties, max_header_bytes, settings, slices)
         except Error as e:
             about = looking(ref_id, per_request_timeout, abort, version, recipient, 0)
-            raise _in_words(e, lambda: difference(tensors, look(source, ref_id, max_header_bytes, max_tensors, about), subset, e.name)) from None
+
+            def differs() -> Optional[Tuple[str, str]]:
+                now = look(source, ref_id, max_header_bytes, max_tensors, about)
+                return difference(tensors, now._replace(tensors=sliced(now.tensors, names)[0]) if slices_of_out else now, subset, e.name)
+
+            raise _in_words(e, differs) from None
         result = Downloaded(flat)
         result.metadata, result.structure, result._published = own(metadata), getattr(flat, "structure", None), metadata.get(TREE)
     elif names is not None or matching is not None:
         there = look(source, ref_id, max_header_bytes, max_tensors, looking(ref_id, per_request_timeout, abort, version, recipient, retries))
-        wanted = chosen(there, names, matching)
+        wanted, slices = sliced(chosen(there, names, matching), names)
         tensors, made = _made(wanted, framework, limit)
         settings.version = there.version
-        receipt, _ = _native.download_into(source, ref_id, tensors.described, True, {}, max_header_bytes, settings)
+        receipt, _ = _native.download_into(source, ref_id, tensors.described, True, {}, max_header_bytes, settings, slices)
         result = Downloaded({name: made[one.name] for name, one in wanted.items()})
         result.metadata = there.metadata
     else:
@@ -493,6 +510,14 @@ def _made(wanted: Mapping[str, TensorRange], framework: Optional[str], limit: in
     for one in published.values():
         make(one.name, one.dtype, one.shape)
     return Tensors(made), made
+
+
+def _slices_of(out: Mapping[str, Any], there: Listing, names: Any) -> List[Slice]:
+    """The slices of what is published that tensors of `out` are."""
+    for name in names:
+        if name not in out:
+            raise Error("invalid_argument", "names has a slice for a tensor that out does not have", name)
+    return sliced(chosen(there, names, None), names)[1]
 
 
 def _in_words(e: Error, difference_of: Callable[[], Optional[Tuple[str, str]]]) -> Error:

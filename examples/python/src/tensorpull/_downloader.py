@@ -199,7 +199,8 @@ class Downloader(OfOneProcess):
           base         an earlier version, as it was published: recipients that have it (their `base`) pull what has changed since as a difference, without loss. It is coded here, once for
                        all of them, and published beside the tensors until they settle or are withdrawn, and who pulls it counts as pulling them; if that is not worth it, there is no room for it, or the recipient has another version, the tensors are
                        pulled as they are. Implies `tensor_digests`. It is read by this call alone. Cost: 6 to 7 s for each GiB that has changed. Memory: the coded bytes, about half
-                       of F32 tensors after a small step, a tenth of BF16 ones. Worth it on lines below about 1 Gbit/s
+                       of F32 tensors after a small step, a tenth of BF16 ones. Worth it on lines below about 1 Gbit/s.
+                       For recipients that missed rounds, of a dict a list of earlier versions, the last first: each is coded and published, in its own memory and entry of the table
           narrow       publish `narrowed(tensors, base)`, and beside it the step in 8 or 4 bits, as `narrowed` made it, for recipients that have `base`. All have the same bits
                        afterwards, and the next round's `base` is these tensors: so make them with `narrowed`, give that (a copy has no step) as `tensors`, and leave `base` out. ValueError without
                        either: weights are not narrowed. Errors of `narrowed`
@@ -469,7 +470,7 @@ class _About(NamedTuple):
 
     names: Sequence[str]  #: of its recipients
     refs: Sequence[Optional[str]]  #: the IDs that settle with it
-    beside: str  #: the ID of a difference
+    beside: str  #: the IDs of differences
     reasons: Dict[str, str]  #: why recipients have not completed it
 
 

@@ -71,7 +71,7 @@ def looking(
 
 def chunk_of_header(tensors: Mapping[str, Any]) -> int:
     """About the bytes of the header of these tensors with their digests and order, so that a look at it brings little else."""
-    return min(max(8192, sum(2 * len(name.encode("utf-8", "replace")) + 128 for name in tensors) // 8 * 8), _CHUNK)
+    return min(max(8192, sum(2 * len(str(name)) + 128 for name in tensors) // 8 * 8), _CHUNK)
 
 
 class Seen(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, T
 
 from . import _native
 from ._changed import digests_said
-from ._difference import code, id_beside, publish_coded, tensors_said, to_publish
+from ._difference import code, code_each, id_beside, publish_coded, said_of_each, tensors_said, to_publish
 from ._errors import Error
 from ._options import PublishSettings, milliseconds, reference_id, text, whole
 from ._tensors import Tensors, empty_like
@@ -22,12 +22,23 @@ def as_outcome(values: Sequence[Any], recipients: Optional[Dict[str, str]] = Non
 
 
 def status_of(publisher: Any, ref_id: str, beside: str) -> Status:
-    """The counts of a reference, and of the bytes of the difference `beside` it too. "": there is none."""
+    """The counts of a reference, and of the bytes of the differences `beside` it too. "": there is none."""
     counts = Status._make(publisher.status(reference_id(ref_id)))
-    try:
-        return counts._replace(bytes_sent=counts.bytes_sent + publisher.status(beside)[-1]) if beside else counts
-    except Error:  # it was not published, or is not remembered any more
-        return counts
+    for one in beside.split():
+        try:
+            counts = counts._replace(bytes_sent=counts.bytes_sent + publisher.status(one)[-1])
+        except Error:  # it was not published, or is not remembered any more
+            pass
+    return counts
+
+
+def bases_of(tensors: Any, base: Any) -> Tuple[Any, ...]:
+    """Several bases of a dict are a list of dicts; a list of tensors has one, which is a list itself."""
+    if not isinstance(tensors, Mapping) or not isinstance(base, (list, tuple)):
+        return () if base is None else (base,)
+    if not base or not all(isinstance(one, Mapping) for one in base):
+        raise TypeError("base is an earlier version, or for a dict a list of these, the last first")
+    return tuple(base)
 
 
 def names_in(recipients: Any) -> Tuple[Any, Tuple[str, ...]]:
@@ -84,16 +95,19 @@ def publish(
     if not isinstance(narrow, bool):
         raise TypeError(f"narrow is True or False; not {narrow!r}")
     step, key, chosen = None, DIFFERENCE, None
+    bases = bases_of(tensors, base)
     if narrow:
+        if len(bases) > 1:
+            raise ValueError("narrow takes one base: what a step leaves out is of that")
         tensors = to_publish(tensors, base)
-        step, key, chosen, base = tensors.step, NARROWED[tensors.bits], tensors.chosen, None
+        step, key, chosen, bases = tensors.step, NARROWED[tensors.bits], tensors.chosen, ()
     if copy:
         tensors = copied(tensors)
     carried = carry(tensors, metadata)
     described = Tensors(carried.tensors)
     pairs = said(carried, described.described, described.ties, keep_order)
-    beside, coded = "", None
-    if tensor_digests or narrow or base is not None:
+    beside: Dict[str, Any] = {}  # what is published beside it, by its ID
+    if tensor_digests or narrow or bases:
         digests = dict(_native.tensor_digests(described.described))
         pairs.update(digests_said(digests))
     pairs.update(known or {})
@@ -112,21 +126,28 @@ def publish(
     how.recipient_idle_ms = milliseconds(recipient_idle_timeout, "recipient_idle_timeout", never=0, least=1)
     how.transaction_idle_ms = milliseconds(transaction_idle_timeout, "transaction_idle_timeout", never=0, least=1)
     how.progress_interval_ms = milliseconds(progress_interval, "progress_interval")
-    if base is not None or step is not None:
+    if bases or step is not None:
         how.id = how.id or secrets.token_hex(16)
-        coded = step if step is not None else code(described.described, digests, as_flat(base))
-    if coded is not None:
-        beside = pairs[key] = id_beside(how.id, digests, key)
-        pairs.update(tensors_said(chosen, digests))
+    if len(bases) > 1:
+        each = code_each(described.described, digests, [as_flat(one) for one in bases])
+        ids = {of: id_beside(how.id, digests, f"{key} {of}") for of in each}
+        beside = {ids[of]: coded for of, coded in each.items()}
+        pairs.update(said_of_each(ids) if ids else {})
+    else:
+        coded = code(described.described, digests, as_flat(bases[0])) if bases else step
+        if coded is not None:
+            pairs[key] = id_beside(how.id, digests, key)
+            pairs.update(tensors_said(chosen, digests))
+            beside = {pairs[key]: coded}
     if settled is not None:
         how.settled = lambda values: settled(as_outcome(values))
     if progress is not None:
         how.progress = lambda event: progress(Progress(*event[:9])._replace(name=called.get(event[2], "")))
     digits, version, fingerprint, nbytes = add(described.described, list(pairs.items()), described.keep, how)
-    if coded is not None:
-        publish_coded(add, beside, coded, digits)
+    for ref, coded in beside.items():
+        publish_coded(add, ref, coded, digits)
     made = Reference(digits, version, fingerprint, nbytes, chunk_size)
-    made._beside = beside
+    made._beside = " ".join(beside)
     return made
 
 

@@ -214,6 +214,12 @@ def numpy_or_say() -> Any:
     return numpy
 
 
+def dtype_named(dtype: Any) -> str:
+    """What safetensors calls a dtype of torch's or NumPy's; what is none of these, as text."""
+    name = str(getattr(dtype, "name", None) or getattr(dtype, "__name__", dtype)).rpartition(".")[2]
+    return _TORCH.get(name, name)
+
+
 def numpy_dtype(name: str, dtype: str) -> Any:
     """NumPy's own or ml_dtypes's, for a tensor that an owner has described."""
     import numpy

@@ -28,6 +28,8 @@ MAX_INT_BITS = 1024
 
 RESERVED = "tensorpull."
 TREE, _ORDER, DIGESTS, DIFFERENCE = "tensorpull.tree", "tensorpull.order", "tensorpull.digests", "tensorpull.difference"
+#: Of several differences, each to another base.
+DIFFERENCES = "tensorpull.differences"
 #: Of steps, by the bits of an element.
 NARROWED = {8: "tensorpull.narrowed", 4: "tensorpull.narrowed_4"}
 #: Which tensors a step has, if its sender has named them: of each tensor, in the order of the image, "1" or "0".
@@ -324,7 +326,7 @@ def carry(tensors: Any, metadata: Optional[Mapping[str, str]]) -> Carried:
         except Error as e:
             raise ValueError(f"this dict has changed since it was made of a tree ({e.name!r}); publish dict(...) of it") from None
     for name in flat:
-        if name in (TREE, _ORDER, DIGESTS, DIFFERENCE, NARROWED_TENSORS, *NARROWED.values()):
+        if name in (TREE, _ORDER, DIGESTS, DIFFERENCE, DIFFERENCES, NARROWED_TENSORS, *NARROWED.values()):
             raise Error("reserved_name", "this name means something else in metadata", name)
     if structure is not None:
         pairs[TREE] = structure

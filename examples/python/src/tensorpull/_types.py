@@ -142,7 +142,7 @@ class Reference(str):
     fingerprint: int
     nbytes: int
     chunk_size: int
-    _beside = ""  # the ID of a difference that is published beside it
+    _beside = ""  # the IDs of differences that are published beside it
 
     def __new__(cls, text: str, version: int = 0, fingerprint: int = 0, nbytes: int = 0, chunk_size: int = 2097152) -> "Reference":
         if version and len(text) == 32:

@@ -3,6 +3,7 @@
     from tensorpull import aio
 
     state = await aio.download_tensors("server:8002", ref_id, framework="torch")
+    async for name, tensor in aio.stream("server:8002", ref_id): ...
     how = await aio.outcome(owner, ref_id)             # while owner.start() serves
 
     async with aio.Session("server:8003") as session:  # and aio.Listener, aio.WeightedAverage
@@ -20,9 +21,9 @@ import asyncio
 import functools
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Coroutine, Generator, Iterable, List, Mapping, Optional, TypeVar, Union, cast, overload
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Coroutine, Generator, Iterable, List, Mapping, Optional, Tuple, TypeVar, Union, cast, overload
 
-from . import _average, _download, _file, _listing, _session
+from . import _average, _download, _file, _listing, _session, _stream
 from ._downloader import Downloader
 from ._options import DEFAULT_CHUNK_BYTES, RETRIES, as_abort, milliseconds
 from ._route import Addresses
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     Given = ParamSpec("Given")
 
-__all__ = ["Listener", "Session", "WeightedAverage", "download_file", "download_tensors", "list_tensors", "outcome", "run", "weighted_average"]
+__all__ = ["Listener", "Session", "WeightedAverage", "download_file", "download_tensors", "list_tensors", "outcome", "run", "stream", "weighted_average"]
 Result = TypeVar("Result")
 
 
@@ -82,6 +83,28 @@ def list_tensors() -> None:
 @_awaited(_average.weighted_average)
 def weighted_average() -> None:
     """As of `tensorpull`."""
+
+
+def _iterated(call: "Callable[Given, _stream.TensorStream]") -> "Callable[[Callable[[], None]], Callable[Given, AsyncIterator[Tuple[str, Any]]]]":
+    @functools.wraps(call)
+    async def iterated(*arguments: Any, **more: Any) -> AsyncIterator[Tuple[str, Any]]:
+        given = inspect.signature(call).bind(*arguments, **more)
+        if isinstance(given.arguments["address"], Session):
+            given.arguments["address"] = given.arguments["address"].blocking
+        blocking = call(*given.args, **given.kwargs)
+        following = _awaitable(blocking.following)
+        try:
+            while (one := await following()) is not None:
+                yield one
+        finally:
+            blocking.close()
+
+    return lambda _: iterated
+
+
+@_iterated(_stream.stream)
+def stream() -> None:
+    """As of `tensorpull`, for `async for name, tensor in aio.stream(...)`. A loop that is left early ends the pull once the iterator is closed: `contextlib.aclosing` does that at once."""
 
 
 @overload

@@ -138,11 +138,13 @@ class weighted_average {
   void reset() noexcept { state_->reset(); }
   std::uint64_t round() const noexcept { return state_->round; }  ///< The number of the current round.
   /// Sets average_options::longest for the updates that are complete from now on, such as to the median of the norms of
-  /// the round before. Above 0.
-  void clip(double longest) noexcept
+  /// the round before. Error: invalid_argument (it is not above 0, or there is no base).
+  result<void> clip(double longest) noexcept
     requires is_staged
   {
+    if (!(longest > 0) || !state_->sums.has_base()) return failure(errc::invalid_argument);
     state_->longest = longest;
+    return {};
   }
 
   /// The states of this round's updates: a record for each peer of which one has begun, in the order in which they

@@ -72,12 +72,18 @@ class control_reader {
     (void)read_row(again, from.elements, i, row);  // it was read before
     return row;
   }
-  static byte_range range_at(const void* lists, std::size_t, std::size_t i) noexcept {
+  /// The two numbers with which an element begins.
+  template <class Pair>
+  static Pair pair_at(const void* lists, std::size_t, std::size_t i) noexcept {
     const Storage& from = *static_cast<const Storage*>(lists);
-    object range;
+    object element;
+    (void)from.from.at(from.elements, i, element);  // it was read before
+    return pair_of<Pair>(from.from, element);
+  }
+  template <class Pair>
+  static Pair pair_of(const segment_reader& from, const object& element) noexcept {
     std::uint64_t w[2];
-    (void)from.from.at(from.elements, i, range);
-    from.from.copy_words(range, w, 2);
+    from.copy_words(element, w, 2);
     return {w[0], w[1]};
   }
 
@@ -97,20 +103,23 @@ class control_reader {
   }
 
   result<void> read_names(const object& locate) noexcept {
-    list names;
-    if (!from_.follow(from_.pointer_of(locate, 0), element::pointers, names)) return bad();
+    list& names = lists_.elements;
+    if (!from_.follow(from_.pointer_of(locate, 0), element::structs, names)) return bad();
     if (names.count > Storage::most_names) return failure(errc::too_large, names.count);
+    bool sliced = false;
     for (std::size_t i = 0; i < names.count; ++i) {
-      object holder;
+      object wanted;
       std::string_view name;
-      (void)from_.at(names, i, holder);  // a text costs no depth
-      if (!from_.follow(from_.pointer_of(holder, 0), true, name)) return bad();
+      if (!from_.at(names, i, wanted) || !from_.follow(from_.pointer_of(wanted, 0), true, name)) return bad();
+      const auto slice = pair_of<index_range>(from_, wanted);
+      sliced = sliced || slice.begin != 0 || slice.end != 0;
       if constexpr (Storage::copies) ::new (static_cast<void*>(&lists_.names[i])) std::string_view(name);
     }
     if constexpr (Storage::copies) {
       const std::string_view* const first = lists_.names.data();
       m_.names = std::span<const std::string_view>(first, names.count);
     }
+    if (sliced) m_.slices = {&lists_, 0, names.count, &pair_at<index_range>};
     return {};
   }
 
@@ -120,7 +129,7 @@ class control_reader {
     if (ranges.count > Storage::most_ranges) return failure(errc::too_large, ranges.count);
     object range;
     if (ranges.count > 0 && !from_.at(ranges, 0, range)) return bad();  // the others are as deep
-    m_.ranges = {&lists_, 0, ranges.count, &range_at};
+    m_.ranges = {&lists_, 0, ranges.count, &pair_at<byte_range>};
     return {};
   }
 

@@ -21,7 +21,8 @@ struct struct_size {
   std::uint16_t data = 0;
   std::uint16_t pointers = 0;
 };
-inline constexpr struct_size size_of_frame{7, 1}, size_of_tensor{0, 3}, size_of_range{2, 0}, size_of_reference{4, 0};
+inline constexpr struct_size size_of_frame{7, 1}, size_of_tensor{0, 3}, size_of_range{2, 0}, size_of_reference{4, 0},
+    size_of_wanted{2, 1};
 
 /// The size of the struct that the frame's pointer leads to; zero for the kinds that are groups.
 constexpr struct_size body_size(frame_kind kind) noexcept {

@@ -96,8 +96,18 @@ inline void write_lists(const frame& m, segment_writer& out, std::size_t pointer
       for (std::size_t k = 0; k < r.shape.size() && out.fits(); ++k) out.set(shape + k, r.shape[k]);
     }
   } else if (m.kind == frame_kind::locate) {
-    const std::size_t names = out.add_words(pointers, m.names.size(), 6);
-    for (std::size_t i = 0; i < m.names.size() && out.fits(); ++i) out.add_text(names + i, m.names[i]);
+    const bool sliced = !m.slices.empty();  // otherwise a list of texts, which every version has sent
+    const std::size_t step = sliced ? size_of_wanted.data + size_of_wanted.pointers : 1;
+    std::size_t name = sliced ? out.add_structs(pointers, m.names.size(), size_of_wanted) + size_of_wanted.data
+                              : out.add_words(pointers, m.names.size(), 6);
+    for (std::size_t i = 0; i < m.names.size() && out.fits(); ++i, name += step) {
+      if (i < m.slices.size()) {
+        const index_range r = m.slices[i];
+        out.set(name - 2, r.begin);
+        out.set(name - 1, r.end);
+      }
+      out.add_text(name, m.names[i]);
+    }
   } else if (m.kind == frame_kind::located) {
     std::size_t range = out.add_structs(pointers, m.ranges.size(), size_of_range);
     for (std::size_t i = 0; i < m.ranges.size() && out.fits(); ++i, range += 2) {

@@ -1,5 +1,5 @@
-// Memory for the lists of one decoded control frame, of bounded size, on the caller's stack. Rows and ranges are read
-// from the frame when they are used; names and references are used as spans, so they are copied.
+// Memory for the lists of one decoded control frame, of bounded size, on the caller's stack. Rows, ranges and slices
+// are read from the frame when they are used; names and references are used as spans, so they are copied.
 #pragma once
 
 #include <tensorpull/framing/detail/segment_reader.hpp>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/ids.hpp>
+#include <tensorpull/framing/frame.hpp>
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/integrity/concept.hpp>
 
@@ -10,6 +11,15 @@
 #include <string_view>
 
 namespace tensorpull {
+
+/// A slice of a tensor: of its first dimension the indices [begin, end).
+struct tensor_slice {
+  std::string_view name;  ///< of the tensor
+  /// the first index
+  std::uint64_t begin = 0;
+  /// one past the last
+  std::uint64_t end = 0;
+};
 
 /// A recipient's request and its expectations.
 struct pull_request {
@@ -23,6 +33,8 @@ struct pull_request {
   std::span<const std::string_view> subset{};
   bool part = false;  ///< all tensors of `schema` are wanted, and are not all that is published; as if `subset` named
                       ///< them, whatever it names
+  /// of these tensors of `schema`, which are as long, slices are wanted; as `part`; borrowed
+  std::span<const tensor_slice> slices{};
   /// requests in flight at most; the owner may allow fewer. 0: limits::pipelined_requests; over datagrams as many as
   /// limits::window and the path allow, with several owners 4.
   std::uint32_t window = 0;
@@ -32,7 +44,13 @@ struct pull_request {
   recipient_id recipient{};  ///< the recipient's ID, the same over reconnections; none: the connection stands for it
 
   /// Whether tensors are asked for by name. Otherwise it is the whole image.
-  bool by_name() const noexcept { return part || !subset.empty(); }
+  constexpr bool by_name() const noexcept { return part || !subset.empty() || !slices.empty(); }
+  /// Of the tensor of that name all, or the slice that is wanted.
+  index_range slice_of(std::string_view name) const noexcept {
+    for (const tensor_slice& s : slices)
+      if (s.name == name) return {s.begin, s.end};
+    return {};
+  }
   /// Whether the digest that will be compared is the owner's word, and not the version that was given (receipt).
   constexpr bool believes() const noexcept { return version == 0 || by_name(); }
 };

@@ -35,6 +35,7 @@ class recipient {
   /// told apart.
   recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
       : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {
+    request_.part = request_.part || !request_.slices.empty();
     if (request_.part) request_.subset = {};
   }
 
@@ -68,6 +69,7 @@ class recipient {
           if (part_.unknown()) part_.choose(request_);
           out.kind = frame_kind::locate;
           out.names = part_.names(request_);
+          out.slices = part_.slices(request_);
         } else if (!Chunking::needs_layout) {
           cut_unseen_ = !described_.ref;
           fill_pull(out, chunking_.next(ask_.offset, seen_at(ask_)));
@@ -262,6 +264,7 @@ class recipient {
     chunk_cap_ = owners_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, max_payload_bytes));
     const std::uint32_t wanted = request_.window != 0 ? request_.window : std::uint32_t{Limits::pipelined_requests};
     window_ = std::max<std::uint32_t>(1, std::min(wanted, std::min<std::uint32_t>(m.window, Limits::window)));
+    if (const auto ok = detail::slices_are_ours(request_); !ok) return failure(ok.error());
     if (request_.by_name()) return recipient_event::answered;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     if constexpr (Chunking::max_chunk_bytes == 0) {
@@ -346,7 +349,7 @@ class recipient {
       start_over(before_last_byte());
       return recipient_event::answered;
     }
-    const bool a_name = m.status == status::bad_request && describing();
+    const bool a_name = (m.status == status::bad_request || m.status == status::out_of_range) && describing();
     const std::uint32_t reason = m.status == status::withdrawn ? m.delay_ms : 0;
     return failure(to_errc(m.status), received_, a_name ? part_.name(request_, m.offset) : error_name{},
                    static_cast<std::int32_t>(reason));
@@ -362,8 +365,7 @@ class recipient {
 
   result<recipient_event> on_page(const frame& m) noexcept {
     if (phase_ != phase::comparing || !answers_last(m)) return failure(errc::unexpected_frame);
-    if (const auto more = comparison_.take(m, *request_.schema, described_.tensors, request_.by_name()); !more)
-      return failure(more.error());
+    if (const auto more = comparison_.take(m, request_, described_.tensors); !more) return failure(more.error());
     request_sent_ = false;
     return recipient_event::answered;
   }

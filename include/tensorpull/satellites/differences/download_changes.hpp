@@ -47,6 +47,14 @@ constexpr bool is_for_no_difference(errc code) noexcept {
   return code == errc::unsupported_layout || code == errc::duplicate_name;
 }
 
+/// The bytes that are held of a difference to a model until their digest was right: a chunk, as the pipeline asks for
+/// them, or the usual one if its chunks have no bound.
+template <class Net>
+std::uint64_t held_chunk(const image_schema& model) noexcept {
+  constexpr std::uint64_t most = Net::parts::chunking::max_chunk_bytes;
+  return std::min<std::uint64_t>(most == 0 ? default_chunk_bytes : most, model.image_bytes);
+}
+
 /// Pulls the whole into the model.
 template <class Net, class Where>
 result<receipt> pull_whole(Where& where, const reference& whole, typename Net::model_type& model,
@@ -93,8 +101,9 @@ result<receipt> pull_description(Where& where, const reference& whole, published
 /// `where` is as in Net::download_tensors, or a Net::session. There are two pulls: of the header, for which the owner
 /// counts nobody, and of the tensors. The first takes up to twice the length of the header; over a session and over
 /// datagrams two chunks of the pipeline, if these are longer. If nothing has changed, the smallest tensor is pulled
-/// nevertheless. `options` hold for each pull; its cursor and its names are not used. After an error some tensors are
-/// new and the others old, except those that were landing: the next call pulls what is missing.
+/// nevertheless. `options` hold for each pull; its cursor and its names are not used, and slices are refused
+/// (invalid_argument). After an error some tensors are new and the others old, except those that were landing: the next
+/// call pulls what is missing.
 ///
 /// Errors: those of Net::download_tensors; value_out_of_range as land. Cost besides the bytes: two passes over the
 /// model. Memory besides the pull's: the published header with its table (new_model_limits), including 16 bytes a
@@ -103,6 +112,7 @@ template <class Net, hash Hash = xxh3_64, class Where>
 result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model,
                                  const pull_options& options = {}, std::uint64_t* kept_bytes = nullptr) noexcept {
   if (kept_bytes != nullptr) *kept_bytes = 0;
+  if (!options.slices.empty()) return failure(errc::invalid_argument, 0, options.slices[0].name);
   pull_options how = options;
   how.cursor = nullptr;
   how.tensors = {};
@@ -147,35 +157,48 @@ result<receipt> download_changes(Where&& where, const reference& whole, typename
 
 namespace detail {
 
-/// The part that both kinds of differences share. `made()` gives the consumer that applies one to `model`.
+/// How many differences of earlier rounds a recipient pulls one after the other.
+inline constexpr unsigned most_rounds_missed = 16;
+
+/// The part that both kinds of differences share. `made()` gives the consumer that applies one to `model`. With
+/// `found`, `difference` was found by the model's version, and so are those that follow it.
 template <class Net, hash Hash, class Where, class Made>
-result<receipt> download_changes_by(Where& where, const reference& whole, const reference& difference,
+result<receipt> download_changes_by(Where& where, const reference& whole, reference difference,
                                     typename Net::model_type& model, const Made& made, const pull_options& options,
-                                    std::uint64_t* difference_bytes) noexcept {
+                                    std::uint64_t* difference_bytes, bool found) noexcept {
   if (difference_bytes != nullptr) *difference_bytes = 0;
+  if (!options.slices.empty()) return failure(errc::invalid_argument, 0, options.slices[0].name);
   pull_options how = options;
   how.cursor = nullptr;
   count_once<Net, Where>(how);
   const destination_view to = Net::parts::tensors::destination(model);
   resume_cursor here;
-  if (whole.version != 0 && difference.id && difference.id != whole.id) {
+  bool moved = false;
+  for (unsigned left = found ? most_rounds_missed : 1;
+       left-- != 0 && whole.version != 0 && difference.id && difference.id != whole.id;) {
     auto applied = made();
     if (!applied && is_for_no_difference(applied.error().code)) return pull_whole<Net>(where, whole, model, how);
     if (!applied) return failure(applied.error());
     pull_options of_difference = how;
     of_difference.version = 0;  // that is the version of the whole
     const auto got = pull_changes<Net>(where, difference, *applied, of_difference);
-    if (got) {
-      if (difference_bytes != nullptr) *difference_bytes = got->bytes;
-      const auto is = image_version<Hash>(to, options.stop);
-      if (!is) return failure(is.error());
+    if (!got && ends_all(got.error().code)) return got;
+    if (!got) {  // it is gone, or does not fit this model
+      if (!moved) break;
+      // after the last of them the header may be all that is missing
+      return download_changes<Net, Hash>(where, whole, model, how);
+    }
+    moved = true;
+    if (difference_bytes != nullptr) *difference_bytes += got->bytes;
+    const auto is = image_version<Hash>(to, options.stop);
+    if (!is) return failure(is.error());
+    if (*is == whole.version) {
       // there is nothing left to pull then, and the owner is told
-      if (*is == whole.version)
-        here = {whole.id, to.schema->fingerprint, whole.version, to.schema->image_bytes, whole.version};
-      else return download_changes<Net, Hash>(where, whole, model, how);  // the header may be all that is missing
-    } else if (ends_all(got.error().code)) {
-      return got;
-    }  // otherwise it is gone, or does not fit this model
+      here = {whole.id, to.schema->fingerprint, whole.version, to.schema->image_bytes, whole.version};
+      break;
+    }
+    if (left == 0) return download_changes<Net, Hash>(where, whole, model, how);
+    difference.id = difference_id(whole, *is);
   }
   how.cursor = &here;
   return pull_whole<Net>(where, whole, model, how);
@@ -189,6 +212,17 @@ result<receipt> with_difference_of(const reference& whole, typename Net::model_t
   pull_options how = options;
   how.believe = options.believe || whole.version != 0;  // the difference has no version, and is compared with the whole
   return f(reference{difference_id(whole, *from), 0, 0}, how);
+}
+/// download_changes() of a difference that has a coder.
+template <class Net, hash Hash, class Where, class Coder>
+result<receipt> download_coded(Where& where, const reference& whole, const reference& difference,
+                               typename Net::model_type& model, Coder& coder, const pull_options& options,
+                               std::uint64_t* difference_bytes, bool found) noexcept {
+  const auto made = [&] {
+    const destination_view to = Net::parts::tensors::destination(model);
+    return applied_difference<Coder, Hash>::make(to, coder, held_chunk<Net>(*to.schema));
+  };
+  return download_changes_by<Net, Hash>(where, whole, difference, model, made, options, difference_bytes, found);
 }
 
 }  // namespace detail
@@ -204,28 +238,27 @@ result<receipt> with_difference_of(const reference& whole, typename Net::model_t
 /// faster as a whole.
 ///
 /// `whole` needs a version: without one the result cannot be checked, and all is pulled. `options` hold for each of the
-/// two pulls; its cursor is not used. Errors: those of Net::download_tensors. An error that would end that as well (a
+/// two pulls; its cursor is not used, and slices are refused (invalid_argument). Errors: those of
+/// Net::download_tensors. An error that would end that as well (a
 /// stop request, a time-out, or no connection) ends the call, with a model that may be partly changed. Cost besides the
 /// bytes: four passes over the model.
 template <class Net, class Where, difference_coder Coder, hash Hash = xxh3_64>
 result<receipt> download_changes(Where&& where, const reference& whole, const reference& difference,
                                  typename Net::model_type& model, Coder& coder, const pull_options& options = {},
                                  std::uint64_t* difference_bytes = nullptr) noexcept {
-  const auto made = [&] {
-    return applied_difference<Coder, Hash>::make(Net::parts::tensors::destination(model), coder);
-  };
-  return detail::download_changes_by<Net, Hash>(where, whole, difference, model, made, options, difference_bytes);
+  return detail::download_coded<Net, Hash>(where, whole, difference, model, coder, options, difference_bytes, false);
 }
 
 /// The same if the owner has published the difference under difference_id(), of `whole` and the model's version: no
-/// second reference is needed. Costs one more pass over the model. One more error: unsupported_layout: the model cannot
-/// be read.
+/// second reference is needed. A recipient that missed rounds whose differences the owner keeps (kept_differences)
+/// pulls these, up to 16. Costs one more pass over the model, and one after each difference. One more error:
+/// unsupported_layout: the model cannot be read.
 template <class Net, class Where, difference_coder Coder, hash Hash = xxh3_64>
 result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model, Coder& coder,
                                  const pull_options& options = {}, std::uint64_t* difference_bytes = nullptr) noexcept {
   return detail::with_difference_of<Net, Hash>(
       whole, model, options, [&](const reference& found, const pull_options& how) {
-        return download_changes<Net, Where&, Coder, Hash>(where, whole, found, model, coder, how, difference_bytes);
+        return detail::download_coded<Net, Hash>(where, whole, found, model, coder, how, difference_bytes, true);
       });
 }
 

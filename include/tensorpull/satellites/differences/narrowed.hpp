@@ -122,36 +122,48 @@ class narrowed {
   std::uint64_t from_;
 };
 
-/// download_changes() where the difference is a narrowed step: the same fallback, errors and cost, with the scheme
-/// instead of a coder. `whole` is the moved base. All of it is pulled if the step is to another base, has NaN or
-/// infinite scales, or does not lead to `whole`; also if no step can be made for `model` (tensors without an address, a
-/// tensor named like another's scales). Memory: as of `widened`, with chunks of `default_chunk_bytes`, or of a model if
-/// that is smaller.
-template <class Net, class Where, narrowing_scheme Scheme, hash Hash = xxh3_64>
-result<receipt> download_changes(Where&& where, const reference& whole, const reference& difference,
-                                 typename Net::model_type& model, const Scheme&, const pull_options& options = {},
-                                 std::uint64_t* difference_bytes = nullptr) noexcept {
+namespace detail {
+
+/// download_changes() of a narrowed step.
+template <class Net, class Scheme, hash Hash, class Where>
+result<receipt> download_narrowed(Where& where, const reference& whole, const reference& difference,
+                                  typename Net::model_type& model, const pull_options& options,
+                                  std::uint64_t* difference_bytes, bool found) noexcept {
   const destination_view to = Net::parts::tensors::destination(model);
   land landing(to);
-  const auto made = [&]() -> result<widened<land, Scheme>> {
+  const auto made = [&]() -> result<tensorpull::widened<land, Scheme>> {
     if (!to.readable()) return failure(errc::invalid_argument);
-    const std::uint64_t longest = to.schema->image_bytes;
     try {
-      return widened<land, Scheme>::make(landing, to, std::min<std::uint64_t>(longest, default_chunk_bytes));
+      return tensorpull::widened<land, Scheme>::make(landing, to, held_chunk<Net>(*to.schema));
     } catch (const std::bad_alloc&) {
       return failure(errc::out_of_memory);
     }
   };
-  return detail::download_changes_by<Net, Hash>(where, whole, difference, model, made, options, difference_bytes);
+  return download_changes_by<Net, Hash>(where, whole, difference, model, made, options, difference_bytes, found);
 }
-/// The same if the step was published under difference_id(), of `whole` and the model's version.
+
+}  // namespace detail
+
+/// download_changes() where the difference is a narrowed step: the same fallback, errors and cost, with the scheme
+/// instead of a coder. `whole` is the moved base. All of it is pulled if the step is to another base, has NaN or
+/// infinite scales, or does not lead to `whole`; also if no step can be made for `model` (tensors without an address, a
+/// tensor named like another's scales). Memory: as of `widened`, with chunks of the pipeline, or of a model if that is
+/// smaller.
 template <class Net, class Where, narrowing_scheme Scheme, hash Hash = xxh3_64>
-result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model,
-                                 const Scheme& scheme, const pull_options& options = {},
+result<receipt> download_changes(Where&& where, const reference& whole, const reference& difference,
+                                 typename Net::model_type& model, const Scheme&, const pull_options& options = {},
                                  std::uint64_t* difference_bytes = nullptr) noexcept {
+  return detail::download_narrowed<Net, Scheme, Hash>(where, whole, difference, model, options, difference_bytes,
+                                                      false);
+}
+/// The same if the step was published under difference_id(), of `whole` and the model's version; and so those of rounds
+/// that the recipient missed.
+template <class Net, class Where, narrowing_scheme Scheme, hash Hash = xxh3_64>
+result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model, const Scheme&,
+                                 const pull_options& options = {}, std::uint64_t* difference_bytes = nullptr) noexcept {
   return detail::with_difference_of<Net, Hash>(
       whole, model, options, [&](const reference& found, const pull_options& how) {
-        return download_changes<Net, Where&, Scheme, Hash>(where, whole, found, model, scheme, how, difference_bytes);
+        return detail::download_narrowed<Net, Scheme, Hash>(where, whole, found, model, how, difference_bytes, true);
       });
 }
 

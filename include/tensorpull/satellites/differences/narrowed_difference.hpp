@@ -3,7 +3,10 @@
 //
 // Each tensor `w` that the scheme narrows (F16, BF16, F32, F64) becomes an I8 tensor `w` of its shape, or in 4 bits a
 // U8 tensor of one dimension with two codes in a byte, and an F32 tensor `w.scales` with a value for each block. All
-// others travel whole. In a file F32 is before both, so scales arrive before their codes.
+// others travel whole. In a file F32 is before both, so scales arrive before their codes. A tensor that stands still,
+// such as a frozen one, is left out. The metadata has sums of tensors' digests: "tensorpull.base" and
+// "tensorpull.moved" of those in the file, before and after, and "tensorpull.still" of those that are left out, if
+// there is one.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -63,6 +66,12 @@ inline std::uint64_t tensor_digest(std::string_view name, dtype type, std::span<
   return hash.digest();
 }
 
+/// Whether the tensors that a step has left out, whose digests have this sum, are the sender's. `said`: by the
+/// metadata, which has nothing if none was left out.
+inline bool stand_still(std::string_view said, std::uint64_t sum) noexcept {
+  return sum == 0 ? said.empty() : said == hex_digits(sum).view();
+}
+
 /// The bytes of a tensor that can be read in place: contiguous, in the machine's byte order, aligned. Error, with its
 /// name.
 inline result<std::uint64_t> plain_tensor(const tensor_view& tensor, std::size_t at) noexcept {
@@ -112,11 +121,12 @@ std::span<const std::uint64_t> shape_of_codes(std::span<const std::uint64_t> sha
 template <class Scheme = blocks_of_8_bits<>>
 class narrowed_difference {
  public:
-  /// Both lists have the same names, types and shapes in the same order. One pass over both.
-  /// Errors, with the tensor's name: schema_mismatch (the lists differ); invalid_argument (a NaN, an infinity, a
-  /// difference too large; no address); unsupported_layout (indirect, strided, swapped, not aligned); duplicate_name (a
-  /// tensor is called like another's scales); cancelled (by `stop`, without a name or with one); those of
-  /// dynamic_image. Throws std::bad_alloc if there is no memory for its lists.
+  /// Both lists have the same names, types and shapes in the same order. One pass over both. A tensor that has the
+  /// base's bytes afterwards is left out. Errors, with the tensor's name: schema_mismatch (the lists differ);
+  /// invalid_argument (in a tensor that differs a NaN, an infinity, a difference too large; no address);
+  /// unsupported_layout (indirect, strided, swapped, not aligned); duplicate_name (a tensor is called like another's
+  /// scales); cancelled (by `stop`, without a name or with one); those of dynamic_image. Throws std::bad_alloc if there
+  /// is no memory for its lists.
   [[nodiscard]] static result<narrowed_difference> make(std::span<const tensor_view> model,
                                                         std::span<const tensor_view> base,
                                                         const stop_token& stop = {}) {
@@ -125,35 +135,58 @@ class narrowed_difference {
     std::vector<tensor_view> views;
     std::vector<std::string> names(model.size());
     std::vector<std::uint64_t> counts(2 * model.size());  // blocks, and bytes of codes
-    std::uint64_t from = 0, to = 0;
+    std::vector<std::string_view> taken;
+    for (const tensor_view& w : model) taken.push_back(w.name);
+    std::ranges::sort(taken);
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      if (!Scheme::narrows(model[i].name, model[i].type, model[i].shape)) continue;
+      names[i] = std::string(model[i].name) + ".scales";
+      // a recipient cannot tell them apart, whether or not both move
+      if (std::ranges::binary_search(taken, std::string_view(names[i])))
+        return failure(errc::duplicate_name, i, std::string_view(names[i]));
+    }
+    std::uint64_t from = 0, to = 0, still = 0;
     for (std::size_t i = 0; i < model.size(); ++i) {
       const tensor_view &w = model[i], &b = base[i];
       const std::uint64_t size = *size_bytes(w.type, w.shape);
       const auto bytes = static_cast<std::size_t>(size);
-      from += detail::tensor_digest(b.name, b.type, {b.data, bytes});
-      pairs->push_back({w.data, b.data, w.type, size / (bits(w.type) >= 8 ? bits(w.type) / 8 : 1)});
+      const std::uint64_t before = detail::tensor_digest(b.name, b.type, {b.data, bytes});
+      if (bytes == 0 || w.data == b.data || std::memcmp(w.data, b.data, bytes) == 0) {
+        still += before;
+        continue;
+      }
+      const pair here{w.data, b.data, w.type, size / (bits(w.type) >= 8 ? bits(w.type) / 8 : 1)};
       if (!Scheme::narrows(w.name, w.type, w.shape)) {
+        from += before;
         to += detail::tensor_digest(w.name, w.type, {w.data, bytes});
         views.push_back(w);
         continue;
       }
-      const auto after = detail::with_movable(
-          w.type, result<std::uint64_t>(failure(errc::unsupported_dtype)),
-          [&](auto t) { return digest_after<decltype(t)>(pairs->back(), w.name, stop); });
+      const auto after = detail::with_movable(w.type, result<step>(failure(errc::unsupported_dtype)),
+                                              [&](auto t) { return after_step<decltype(t)>(here, w.name, stop); });
       if (!after) return failure(after.error().code, i, w.name);
-      to += *after;
-      names[i] = std::string(w.name) + ".scales";
-      const std::uint64_t elements = pairs->back().elements;
-      counts[2 * i] = Scheme::blocks(elements);
-      const auto shape = detail::shape_of_codes<Scheme>(w.shape, elements, counts[2 * i + 1]);
-      views.push_back({w.name, Scheme::code_dtype, shape, reinterpret_cast<const std::byte*>(2 * i), {}, 0, true});
+      if (!after->moves) {
+        still += before;
+        continue;
+      }
+      from += before;
+      to += after->digest;
+      counts[2 * i] = Scheme::blocks(here.elements);
+      const auto shape = detail::shape_of_codes<Scheme>(w.shape, here.elements, counts[2 * i + 1]);
+      const std::size_t token = 2 * pairs->size();
+      pairs->push_back(here);
+      views.push_back({w.name, Scheme::code_dtype, shape, reinterpret_cast<const std::byte*>(token), {}, 0, true});
       views.push_back(
-          {names[i], dtype::f32, {&counts[2 * i], 1}, reinterpret_cast<const std::byte*>(2 * i + 1), {}, 0, true});
+          {names[i], dtype::f32, {&counts[2 * i], 1}, reinterpret_cast<const std::byte*>(token + 1), {}, 0, true});
     }
-    const auto base_text = detail::hex_digits(from), moved_text = detail::hex_digits(to);
+    const auto base_text = detail::hex_digits(from), moved_text = detail::hex_digits(to),
+               still_text = detail::hex_digits(still);
     const std::string n = std::to_string(Scheme::block_elements);
-    const metadata_entry metadata[] = {
-        {"tensorpull.base", base_text.view()}, {Scheme::key, n}, {"tensorpull.moved", moved_text.view()}};
+    const metadata_entry said[] = {{"tensorpull.base", base_text.view()},
+                                   {Scheme::key, n},
+                                   {"tensorpull.moved", moved_text.view()},
+                                   {"tensorpull.still", still_text.view()}};
+    const auto metadata = std::span(said).first(still == 0 ? 3 : 4);
     auto image = dynamic_image::make(std::span<const tensor_view>(views), metadata, {&read, pairs.get()});
     if (!image) return failure(image.error());
     return narrowed_difference(std::move(pairs), std::move(*image));
@@ -177,20 +210,27 @@ class narrowed_difference {
     return detail::smaller(p.elements - first, Scheme::block_elements);
   }
 
+  struct step {
+    std::uint64_t digest = 0;  // of the tensor afterwards
+    bool moves = false;
+  };
   template <class T>
-  static result<std::uint64_t> digest_after(const pair& p, std::string_view name, const stop_token& stop) noexcept {
+  static result<step> after_step(const pair& p, std::string_view name, const stop_token& stop) noexcept {
     xxh3_64 hash;
     hash.update(name);
+    bool moves = false;
     std::array<T, Scheme::block_elements> block;
     for (std::uint64_t at = 0; at < p.elements; at += Scheme::block_elements) {
       if (at % (4096 * Scheme::block_elements) == 0 && stop.stop_requested()) return failure(errc::cancelled);
       const std::size_t n = length_of(p, at);
-      std::memcpy(block.data(), p.base + at * sizeof(T), n * sizeof(T));
+      const std::byte* const base = p.base + at * sizeof(T);
+      std::memcpy(block.data(), base, n * sizeof(T));
       const auto scale = Scheme::template advance<T>(detail::elements_at<T>(p.model, at, n), {block.data(), n});
       if (!scale) return failure(scale.error());
+      moves = moves || std::memcmp(block.data(), base, n * sizeof(T)) != 0;
       detail::hash_elements(hash, p.type, std::as_bytes(std::span<const T>(block.data(), n)));
     }
-    return hash.digest();
+    return step{hash.digest(), moves};
   }
 
   template <class T>
@@ -237,8 +277,9 @@ class narrowed_difference {
 };
 
 /// Moves `base` in place by a narrowed difference that has landed in memory and was checked. Everything is verified
-/// before the first byte changes: names, types, shapes, the digest of the base, each scale. Cost: three passes over the
-/// model, and for each tensor a search by name. Allocates nothing. Read the metadata from the schema that landed.
+/// before the first byte changes: names, types, shapes, the digest of the base, each scale. Tensors that the difference
+/// does not have stand still. Cost: three passes over the model. Throws std::bad_alloc if there is no memory for two
+/// tables of the tensors. Read the metadata from the schema that landed.
 /// Errors that leave `base` as it was: missing_field (no metadata of the scheme, or of another N), schema_mismatch,
 /// value_out_of_range (a scale that is NaN, infinite, negative or subnormal), both with the name; stale_version
 /// (another base). digest_mismatch: all has moved, and it is not what the owner has; `base` is then useless.
@@ -246,35 +287,46 @@ template <class Scheme = blocks_of_8_bits<>>
 [[nodiscard]] result<void> move_by(std::span<const mutable_tensor_view> base, std::span<const tensor_view> narrowed,
                                    std::span<const metadata_entry> metadata) {
   const auto said = [&](std::string_view key) { return detail::metadata_value(metadata, key); };
-  const auto find = [&](std::string_view name, std::string_view behind) -> const tensor_view* {
-    for (const tensor_view& t : narrowed)
-      if (t.name.size() == name.size() + behind.size() && t.name.starts_with(name) && t.name.ends_with(behind))
-        return &t;
-    return nullptr;
+  std::vector<const tensor_view*> by_name;
+  for (const tensor_view& t : narrowed) by_name.push_back(&t);
+  constexpr auto name_of = [](const tensor_view* t) { return t->name; };
+  std::ranges::sort(by_name, {}, name_of);
+  const auto find = [&](std::string_view name) -> const tensor_view* {
+    const auto at = std::ranges::lower_bound(by_name, name, {}, name_of);
+    return at != by_name.end() && (*at)->name == name ? *at : nullptr;
   };
-  const auto has_digest = [&](std::string_view expected) {
+  struct found {
+    const tensor_view* codes = nullptr;  // or the whole tensor; null: it stands still
+    const tensor_view* scales = nullptr;
+  };
+  std::vector<found> comes(base.size());
+  const auto sum_of = [&](bool still) {
     std::uint64_t sum = 0;
-    for (const mutable_tensor_view& b : base)
-      sum += detail::tensor_digest(b.name, b.type, {b.data, static_cast<std::size_t>(*size_bytes(b.type, b.shape))});
-    return detail::hex_digits(sum).view() == expected;
+    for (std::size_t i = 0; i < base.size(); ++i)
+      if (const mutable_tensor_view& b = base[i]; (comes[i].codes == nullptr) == still)
+        sum += detail::tensor_digest(b.name, b.type, {b.data, static_cast<std::size_t>(*size_bytes(b.type, b.shape))});
+    return sum;
   };
   if (said(Scheme::key) != std::to_string(Scheme::block_elements)) return failure(errc::missing_field, 0, Scheme::key);
   std::size_t expected = 0;
+  std::string behind;
   for (std::size_t i = 0; i < base.size(); ++i) {
     const mutable_tensor_view& b = base[i];
     const auto size = detail::plain_tensor(b, i);
     if (!size) return failure(size.error());
     const bool narrow = Scheme::narrows(b.name, b.type, b.shape);
-    const tensor_view* const w = find(b.name, "");
+    const tensor_view* const w = find(b.name);
+    if (w == nullptr) continue;  // and if its scales are there, there is one too many
     expected += narrow ? 2 : 1;
     const std::uint64_t elements = narrow ? *size / (bits(b.type) / 8) : 0;
     std::uint64_t bytes = 0;
     const auto shape = narrow ? detail::shape_of_codes<Scheme>(b.shape, elements, bytes) : b.shape;
-    if (w == nullptr || w->type != (narrow ? Scheme::code_dtype : b.type) ||
+    if (w->type != (narrow ? Scheme::code_dtype : b.type) ||
         !std::equal(w->shape.begin(), w->shape.end(), shape.begin(), shape.end()) || !detail::plain_tensor(*w, i))
       return failure(errc::schema_mismatch, i, b.name);
+    comes[i].codes = w;
     if (!narrow) continue;
-    const tensor_view* const s = find(b.name, ".scales");
+    const tensor_view* const s = comes[i].scales = find(behind.assign(b.name).append(".scales"));
     const std::uint64_t blocks = Scheme::blocks(elements);
     if (s == nullptr || s->type != dtype::f32 || s->shape.size() != 1 || s->shape[0] != blocks ||
         !detail::plain_tensor(*s, i))
@@ -283,15 +335,19 @@ template <class Scheme = blocks_of_8_bits<>>
       if (!is_scale(scale)) return failure(errc::value_out_of_range, i, s->name);
   }
   if (expected != narrowed.size()) return failure(errc::schema_mismatch);
-  if (!has_digest(said("tensorpull.base"))) return failure(errc::stale_version);
-  for (const mutable_tensor_view& b : base) {
-    const tensor_view* const w = find(b.name, "");
+  if (said("tensorpull.base") != detail::hex_digits(sum_of(false)).view() ||
+      !detail::stand_still(said("tensorpull.still"), sum_of(true)))
+    return failure(errc::stale_version);
+  for (std::size_t i = 0; i < base.size(); ++i) {
+    const mutable_tensor_view& b = base[i];
+    const tensor_view* const w = comes[i].codes;
     const auto bytes = static_cast<std::size_t>(*size_bytes(b.type, b.shape));
+    if (w == nullptr || bytes == 0) continue;
     if (!Scheme::narrows(b.name, b.type, b.shape)) {
-      if (bytes != 0) std::memcpy(b.data, w->data, bytes);
+      std::memcpy(b.data, w->data, bytes);
       continue;
     }
-    const tensor_view* const s = find(b.name, ".scales");
+    const tensor_view* const s = comes[i].scales;
     (void)detail::with_movable(b.type, 0, [&](auto t) {
       using T = decltype(t);
       const std::size_t elements = bytes / sizeof(T);
@@ -306,7 +362,7 @@ template <class Scheme = blocks_of_8_bits<>>
       return 0;
     });
   }
-  if (!has_digest(said("tensorpull.moved"))) return failure(errc::digest_mismatch);
+  if (said("tensorpull.moved") != detail::hex_digits(sum_of(false)).view()) return failure(errc::digest_mismatch);
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/image/header_reader.hpp>
+#include <tensorpull/satellites/differences/detail/step_layout.hpp>
 #include <tensorpull/satellites/differences/narrowed_difference.hpp>
 
 #include <algorithm>
@@ -16,11 +17,16 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 namespace tensorpull {
+
+/// The tensors that a base of a step has: all of the sender's model, or perhaps those alone that the step moves.
+enum class step_base : std::uint8_t {
+  whole,
+  part
+};
 
 /// The consumer of narrowed differences to `base` that gives `Inner` the moved model, element by element, with the
 /// sender's bits. For one transfer at a time. `Inner` sees the data section alone, as of a subset
@@ -29,15 +35,19 @@ namespace tensorpull {
 ///  - `land` into the model that `base` views: it is moved in place. If the transfer fails after a byte has moved, the
 ///    model is neither version, and the next difference to it is refused (stale_version).
 ///
-/// The base is compared before `Inner` gets a byte, by the digest in the difference's metadata. All that arrived is
+/// Tensors that stand still do not arrive. `Inner` is given the base's, between two that arrive or after the last, in
+/// one go; into the base itself nothing is copied.
+///
+/// The base is compared before `Inner` gets a byte, by the digests in the difference's metadata. All that arrived is
 /// compared at the end, whatever the digests of chunks were. A chunk is held until it is complete and its digest was
 /// right. One that is longer than make() was told is applied as it arrives if `Inner` is not irrevocable, and the
 /// digest at the end decides; without digests of chunks, a chunk that continues after a lost connection is one. Memory,
-/// taken by make(): the scales (4 bytes for each block), a chunk, two tables of the tensors, and later the text of the
-/// header (at most 64 KiB of metadata). A block is moved on the stack.
+/// taken by make(): the scales (4 bytes for each block), a chunk, three tables of the tensors, and later the text of
+/// the header (at most 64 KiB of metadata) and its table. A block is moved on the stack.
 ///
 /// Errors besides those of `Inner`, with the tensor's name if there is one: missing_field (no metadata of the scheme,
-/// or of another N); stale_version (another base); value_out_of_range (a scale that is NaN, infinite, negative or
+/// or of another N); schema_mismatch (a tensor that `base` has not, or has in another kind or order); stale_version
+/// (another base); value_out_of_range (a scale that is NaN, infinite, negative or
 /// subnormal); does_not_fit (`Inner` is irrevocable, and a chunk is longer than make() was told); too_large (more
 /// metadata); digest_mismatch (at the end: the result is not the sender's); bad_frame; out_of_memory.
 template <consumer Inner, class Scheme = blocks_of_8_bits<>>
@@ -49,65 +59,35 @@ class widened {
   /// memory; or `Inner` takes bytes in order, and this tensor's elements arrive before others that it has to get first:
   /// models whose floating tensors have several types, or with other tensors between, such as I32 or I8 beside F32, and
   /// in 4 bits U8); duplicate_name (a tensor is named like another's scales); those of dynamic_image; out_of_memory (a
-  /// chunk cannot be so long). Throws std::bad_alloc if there is no memory.
+  /// chunk cannot be so long). Throws std::bad_alloc if there is no memory. With step_base::part the tensors of `base`
+  /// that the step does not move are not compared with the sender's: the caller knows of them otherwise.
   [[nodiscard]] static result<widened> make(Inner& inner, const source_view& base,
-                                            std::uint64_t chunk_bytes = default_chunk_bytes) {
-    const image_schema& model = *base.schema;
-    std::vector<tensor_view> views;
-    std::vector<std::string> names(model.tensor_count);
-    std::vector<std::uint64_t> counts(2 * model.tensor_count);  // blocks, and bytes of codes
-    auto parts = std::make_unique<state>();
-    parts->first_scale.resize(model.tensor_count);
-    for (std::size_t i = 0; i < model.tensor_count; ++i) {
-      const tensor_entry& t = model.tensors[i];
-      const auto token = [&](std::uintptr_t kind) { return reinterpret_cast<const std::byte*>(4 * i + kind); };
-      if (t.indirect || t.swap_bytes != 0 || t.strides_bytes != nullptr)
-        return failure(errc::unsupported_layout, t.begin, t.name);
-      if (!Scheme::narrows(t.name, t.type, t.extents())) {
-        views.push_back({t.name, t.type, t.extents(), token(whole), {}, 0, true});
-        continue;
-      }
-      names[i] = std::string(t.name) + ".scales";
-      counts[2 * i] = Scheme::blocks(elements_of(t));
-      parts->first_scale[i] = parts->scales.size();
-      parts->scales.resize(parts->scales.size() + static_cast<std::size_t>(counts[2 * i]));
-      const auto shape = detail::shape_of_codes<Scheme>(t.extents(), elements_of(t), counts[2 * i + 1]);
-      views.push_back({t.name, Scheme::code_dtype, shape, token(codes), {}, 0, true});
-      views.push_back({names[i], dtype::f32, {&counts[2 * i], 1}, token(scales), {}, 0, true});
-    }
-    const source_reader unread{[](const void*, std::uintptr_t, std::uint64_t, std::span<std::byte>) noexcept {
-      return result<void>(failure(errc::io));
-    }};
-    auto image = dynamic_image::make(std::span<const tensor_view>(views), {}, unread);
-    if (!image) return failure(image.error());
-    parts->image.emplace(std::move(*image));
-    const source_view& there = parts->image->source();
-    std::uint64_t before = 0;
-    for (std::size_t k = 0; k < there.schema->tensor_count; ++k) {
-      const tensor_entry& comes = there.schema->tensors[k];
-      if (there.where[k] % 4 == scales || comes.size_bytes() == 0) continue;
-      const tensor_entry& t = model.tensors[there.where[k] / 4];
-      if constexpr (!takes_any_order)
-        if (t.begin < before) return failure(errc::unsupported_layout, t.begin, t.name);
-      before = t.begin;
-    }
+                                            std::uint64_t chunk_bytes = default_chunk_bytes,
+                                            step_base has = step_base::whole) {
+    auto layout = detail::step_layout<Scheme>::make(*base.schema, !takes_any_order);
+    if (!layout) return failure(layout.error());
+    auto parts = std::make_unique<state>(std::move(*layout), has);
+    parts->scales.resize(parts->layout.scales());
     if (chunk_bytes > static_cast<std::size_t>(-1) / 2) return failure(errc::out_of_memory);
     parts->chunk.resize(static_cast<std::size_t>(std::max<std::uint64_t>(chunk_bytes, 1)));
     return widened(inner, base, std::move(parts));
   }
 
-  std::uint64_t fingerprint() const noexcept { return ours().fingerprint; }
-  const image_schema* schema() const noexcept { return &ours(); }
+  static std::uint64_t fingerprint() noexcept { return 0; }  // a step may have any of the tensors
+  static const image_schema* schema() noexcept { return nullptr; }
 
   result<void> begin(const description& d) noexcept {
     const image_schema& model = *base_.schema;
-    if (d.data_start > d.image_bytes || d.image_bytes - d.data_start != ours().data_bytes() || d.data_start == 0)
+    if (d.data_start == 0 || d.data_start > d.image_bytes || d.image_bytes - d.data_start > ours().data_bytes() ||
+        d.tensors > ours().tensor_count || (d.tensors == ours().tensor_count && d.fingerprint != ours().fingerprint))
       return failure(errc::schema_mismatch);
     // its text is kept, so what it adds to the tensors' is bounded
     if (d.data_start > ours().header_bytes + most_metadata_bytes) return failure(errc::too_large, d.data_start);
     data_start_ = d.data_start;
-    taken_ = tensor_ = 0;
-    sum_ = 0;
+    end_ = d.image_bytes;
+    taken_ = given_ = sum_ = 0;
+    tensor_ = still_ = 0;
+    state_->layout.clear();
     hashing_ = false;
     header_.emplace(ours().tensor_count);
     description whole_model = d;
@@ -122,7 +102,7 @@ class widened {
     // if the inner consumer has no memory now, this one has none either: what it is given at the end of a chunk cannot
     // wait
     if (std::array<std::span<std::byte>, 1> room;
-        base_.schema->data_bytes() != 0 && !done() && inner_->prepare(given_to(), 1, room).pieces == 0)
+        given_ < base_.schema->data_bytes() && inner_->prepare(given_, 1, room).pieces == 0)
       return {};
     const std::span<std::byte> all(state_->chunk);
     if (offset < taken_) return detail::prepare_in(all, std::min(length, taken_ - offset), out);  // arrives again
@@ -147,7 +127,7 @@ class widened {
   }
   void rewind(std::uint64_t) noexcept {}  // taken bytes are skipped when they arrive again
   result<void> finish(const receipt& r) noexcept {
-    if (taken_ != data_start_ + ours().data_bytes()) return failure(errc::invalid_argument, taken_);
+    if (taken_ != end_) return failure(errc::invalid_argument, taken_);
     end_tensors();
     if (detail::hex_digits(sum_).view() != std::string_view(leads_to_.data(), 16))
       return failure(errc::digest_mismatch);
@@ -166,40 +146,23 @@ class widened {
     if constexpr (requires { Inner::any_order; }) return Inner::any_order;
     else return false;
   }();
-  /// The role of an arriving tensor for a tensor of the model; the token is 4 times that one's index more.
-  enum kind : std::uintptr_t {
-    whole,
-    codes,
-    scales
-  };
+  using part = detail::step_part;
   struct state {
-    std::optional<dynamic_image> image;
+    detail::step_layout<Scheme> layout;
+    step_base has;
     std::vector<float> scales;
-    std::vector<std::size_t> first_scale;  // of each tensor of the model
     std::vector<std::byte> chunk;
+
+    state(detail::step_layout<Scheme> of, step_base base_has) : layout(std::move(of)), has(base_has) {}
   };
   static constexpr std::size_t piece_bytes = 4096, most_metadata_bytes = std::size_t{64} * 1024;
 
   widened(Inner& inner, const source_view& base, std::unique_ptr<state> parts) noexcept
       : inner_(&inner), base_(base), state_(std::move(parts)) {}
 
-  const image_schema& ours() const noexcept { return state_->image->schema(); }
-  static std::uint64_t elements_of(const tensor_entry& t) noexcept { return t.size_bytes() / (bits(t.type) / 8); }
-  bool done() const noexcept { return taken_ >= data_start_ + ours().data_bytes(); }
-
-  /// The offset of the inner consumer's next byte.
-  std::uint64_t given_to() const noexcept {
-    const source_view there = state_->image->source();
-    for (std::size_t k = tensor_; k < there.schema->tensor_count; ++k) {
-      const tensor_entry& comes = there.schema->tensors[k];
-      const std::uint64_t at = taken_ > data_start_ + comes.begin ? taken_ - data_start_ - comes.begin : 0;
-      // one that is whole may be the model's last, behind which there is no memory, and others follow
-      if (there.where[k] % 4 == scales || at >= comes.size_bytes()) continue;
-      const tensor_entry& t = base_.schema->tensors[there.where[k] / 4];
-      return t.begin + (there.where[k] % 4 == codes ? at * Scheme::byte_elements * (bits(t.type) / 8) : at);
-    }
-    return 0;
-  }
+  /// Of a step that moves all tensors.
+  const image_schema& ours() const noexcept { return state_->layout.all(); }
+  bool stands_still(std::size_t i) const noexcept { return state_->layout.stands_still(i); }
 
   /// The held bytes, from taken_ on.
   result<void> take_held(std::size_t n) noexcept {
@@ -216,7 +179,7 @@ class widened {
       taken_ += *took;
       bytes = bytes.subspan(*took);
     }
-    return {};
+    return taken_ == end_ ? give_still(base_.schema->tensor_count) : result<void>{};
   }
   result<void> take_header(std::span<const std::byte> bytes) noexcept {
     try {
@@ -227,6 +190,7 @@ class widened {
       std::vector<std::uint64_t> extents;
       std::vector<metadata_entry> metadata;
       header_->entries(tensors, extents, metadata);
+      if (const auto ok = state_->layout.arrange(*base_.schema, tensors, end_ - data_start_); !ok) return ok;
       return look_at(metadata);
     } catch (const std::bad_alloc&) {
       return failure(errc::out_of_memory);
@@ -237,12 +201,16 @@ class widened {
     const std::string_view scheme = said(Scheme::key), moved_to = said("tensorpull.moved");
     if (scheme != detail::decimal(Scheme::block_elements).view() || moved_to.size() != leads_to_.size())
       return failure(errc::missing_field, 0, Scheme::key);
-    std::uint64_t sum = 0;
+    std::uint64_t sum = 0, still = 0;
     for (std::size_t i = 0; i < base_.schema->tensor_count; ++i) {
+      if (stands_still(i) && state_->has == step_base::part) continue;
       const tensor_entry& t = base_.schema->tensors[i];
-      sum += detail::tensor_digest(t.name, t.type, {base_.address(i), static_cast<std::size_t>(t.size_bytes())});
+      (stands_still(i) ? still : sum) += detail::tensor_digest(
+          t.name, t.type, {base_.address(i), static_cast<std::size_t>(t.size_bytes())});
     }
     if (said("tensorpull.base") != detail::hex_digits(sum).view()) return failure(errc::stale_version);
+    if (state_->has == step_base::whole && !detail::stand_still(said("tensorpull.still"), still))
+      return failure(errc::stale_version);
     std::copy(moved_to.begin(), moved_to.end(), leads_to_.begin());
     return {};
   }
@@ -250,19 +218,21 @@ class widened {
   /// Takes bytes of one tensor, and returns how many.
   result<std::size_t> take(std::span<const std::byte> bytes) noexcept {
     end_tensors();
-    const source_view there = state_->image->source();
-    const tensor_entry& comes = there.schema->tensors[tensor_];
+    const auto& comes = state_->layout.arriving()[tensor_];
     const std::uint64_t at = taken_ - data_start_ - comes.begin;
-    const std::size_t i = there.where[tensor_] / 4;
+    const std::size_t i = comes.of;
     const tensor_entry& t = base_.schema->tensors[i];
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(comes.size_bytes() - at, bytes.size()));
     bytes = bytes.first(n);
-    switch (there.where[tensor_] % 4) {
-      case scales: {
-        std::memcpy(reinterpret_cast<std::byte*>(state_->scales.data() + state_->first_scale[i]) + at, bytes.data(), n);
+    if (comes.is != part::scales)
+      if (const auto ok = give_still(i); !ok) return failure(ok.error());
+    switch (comes.is) {
+      case part::scales: {
+        std::memcpy(reinterpret_cast<std::byte*>(state_->scales.data() + state_->layout.first_scale(i)) + at,
+                    bytes.data(), n);
         return at + n < comes.size_bytes() ? result<std::size_t>(n) : check_scales(i, n);
       }
-      case whole: {
+      case part::whole: {
         hash_.update(bytes);
         return sent(give(t.begin + at, bytes), n);
       }
@@ -277,8 +247,8 @@ class widened {
   }
   result<std::size_t> check_scales(std::size_t i, std::size_t n) noexcept {
     const tensor_entry& t = base_.schema->tensors[i];
-    const std::size_t first = state_->first_scale[i];
-    for (std::size_t b = 0; b < Scheme::blocks(elements_of(t)); ++b) {
+    const std::size_t first = state_->layout.first_scale(i);
+    for (std::size_t b = 0; b < Scheme::blocks(detail::elements_of(t)); ++b) {
       float& scale = state_->scales[first + b];
       scale = std::bit_cast<float>(static_cast<std::uint32_t>(load_le32(reinterpret_cast<const std::byte*>(&scale))));
       if (!is_scale(scale)) return failure(errc::value_out_of_range, taken_, t.name);
@@ -292,13 +262,13 @@ class widened {
     while (!moves.empty()) {
       // not across the end of a block, whose scale is another; the last byte may have one element alone
       const std::size_t n = detail::smaller(
-          elements_of(base_.schema->tensors[i]) - first,
+          detail::elements_of(base_.schema->tensors[i]) - first,
           std::min({moves.size() * Scheme::byte_elements, piece.size(),
                     static_cast<std::size_t>(Scheme::block_elements - first % Scheme::block_elements)}));
       const auto used = static_cast<std::size_t>(Scheme::code_bytes(n));
       std::memcpy(piece.data(), base_.address(i) + first * sizeof(T), n * sizeof(T));
       const float scale =
-          state_->scales[state_->first_scale[i] + static_cast<std::size_t>(first / Scheme::block_elements)];
+          state_->scales[state_->layout.first_scale(i) + static_cast<std::size_t>(first / Scheme::block_elements)];
       Scheme::template move<T>(std::span(piece).first(n), scale,
                                {reinterpret_cast<const typename Scheme::code_type*>(moves.data()), used});
       const auto made = std::as_bytes(std::span<const T>(piece.data(), n));
@@ -322,40 +292,62 @@ class widened {
         std::array<std::span<std::byte>, 1> room;
         if (inner_->prepare(offset + filled, all - filled, room).pieces == 0) return failure(errc::busy, offset);
         const std::size_t n = std::min(room[0].size(), all - filled);
-        std::memcpy(room[0].data(), bytes.data() + filled, n);
+        if (room[0].data() != bytes.data() + filled) std::memcpy(room[0].data(), bytes.data() + filled, n);
         if (const auto ok = inner_->commit(offset + filled, room[0].first(n)); !ok) return ok;
         filled += n;
       }
       if (const auto ok = inner_->chunk(offset, all); !ok) return ok;
+      given_ += all;
       offset += all;
       bytes = bytes.subspan(all);
     }
     return {};
   }
+  /// The base's tensors before that one which stand still, and were not given yet.
+  result<void> give_still(std::size_t before) noexcept {
+    for (; still_ < before; ++still_) {
+      if (!stands_still(still_)) continue;
+      const tensor_entry& t = base_.schema->tensors[still_];
+      std::span<const std::byte> bytes(base_.address(still_), static_cast<std::size_t>(t.size_bytes()));
+      if constexpr (little_endian_machine) {
+        if (const auto ok = give(t.begin, bytes); !ok) return ok;
+      } else {
+        for (std::uint64_t at = t.begin; !bytes.empty();) {
+          std::array<std::byte, piece_bytes> piece;
+          const std::size_t n = std::min(bytes.size(), piece_bytes);
+          std::memcpy(piece.data(), bytes.data(), n);
+          detail::from_little_endian(t.type, {piece.data(), n});
+          if (const auto ok = give(at, {piece.data(), n}); !ok) return ok;
+          at += n;
+          bytes = bytes.subspan(n);
+        }
+      }
+    }
+    return {};
+  }
   /// Moves past complete tensors, and adds their digests.
   void end_tensors() noexcept {
-    const source_view there = state_->image->source();
-    for (; tensor_ < there.schema->tensor_count; ++tensor_) {
-      const tensor_entry& comes = there.schema->tensors[tensor_];
-      if (taken_ - data_start_ < comes.begin + comes.size_bytes()) return begin_tensor();
-      begin_tensor();  // one without elements
-      if (there.where[tensor_] % 4 != scales) sum_ += hash_.digest();
+    const auto arriving = state_->layout.arriving();
+    for (; tensor_ < arriving.size(); ++tensor_) {
+      const auto& comes = arriving[tensor_];
+      if (!std::exchange(hashing_, true) && comes.is != part::scales) {
+        hash_ = {};
+        hash_.update(base_.schema->tensors[comes.of].name);
+      }
+      if (taken_ - data_start_ < comes.end) return;
+      if (comes.is != part::scales) sum_ += hash_.digest();
       hashing_ = false;
     }
-  }
-  void begin_tensor() noexcept {
-    const source_view there = state_->image->source();
-    if (std::exchange(hashing_, true) || there.where[tensor_] % 4 == scales) return;
-    hash_ = {};
-    hash_.update(base_.schema->tensors[there.where[tensor_] / 4].name);
   }
 
   Inner* inner_;
   source_view base_;
   std::unique_ptr<state> state_;
   std::optional<header_reader> header_;
-  std::uint64_t data_start_ = 0, taken_ = 0, sum_ = 0;
+  std::uint64_t data_start_ = 0, end_ = 0, taken_ = 0, sum_ = 0;
+  std::uint64_t given_ = 0;  // bytes of the model that the inner consumer has
   std::size_t tensor_ = 0;  // the first that is not whole
+  std::size_t still_ = 0;  // the model's first that may stand still and was not given
   xxh3_64 hash_{};
   std::array<char, 16> leads_to_{};
   bool hashing_ = false;

@@ -119,7 +119,7 @@ struct basic_shared_memory
   template <class Parts>
   static result<receipt> view(std::string_view address, const reference& ref, viewed_tensors& to,
                               const pull_options& options) noexcept {
-    if (options.part || !options.tensors.empty()) return failure(errc::invalid_argument);  // a view is of the whole
+    if (options.by_name()) return failure(errc::invalid_argument);  // a view is of the whole
     pull_options once = options;
     once.cursor = nullptr;  // nothing lands
     if (options.unverified) return view_with<viewing_parts<Parts, unverified>>(address, ref, to, once);

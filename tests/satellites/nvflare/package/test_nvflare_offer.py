@@ -165,7 +165,7 @@ def test_more_silent_callers_than_the_door_has_threads_are_dropped_in_time(door)
     token = door.expect()
     with call(door, token):
         assert door.arrived(token, 120) is not None
-    assert sum(t.name in THREADS for t in threading.enumerate()) <= 1 + _peers.UNFINISHED
+    assert sum(t.name in THREADS for t in threading.enumerate()) < 2 * _peers.UNFINISHED  # one that has given its place away may still be ending
     door.forget(token)
     for s in silent:
         s.close()

@@ -365,7 +365,8 @@ def send_word(trainer="site-1.job.client_api_trainer_1", to="server.job", **more
 
 
 @pytest.mark.parametrize("more, why", [
-    ({"trainer": "site-2.job.client_api_trainer_1"}, "not from this process's trainer"), ({"trainer": "site-1.job"}, "not from this process's trainer"), ({"to": "site-2.job"}, "not from this process's trainer"),
+    ({"trainer": "site-2.job.client_api_trainer_1"}, "not from this process's trainer"), ({"trainer": "site-1.job"}, "not from this process's trainer"), ({"to": "site-1.job"}, "not from this process's trainer"),
+    ({"to": "site-2.other"}, "not from this process's trainer"), ({"to": "site-2.job.client_api_trainer_1"}, "not from this process's trainer"), ({"to": "site-2"}, "not from this process's trainer"),
     ({"call": {}}, "no offer|fields|v is not"), ({"call": _offer.call("other", "site-1.job.client_api_trainer_1", "tcp://localhost:1", "0" * 32)}, "another job"),
     ({"call": _offer.call("job", "site-1.job.client_api_trainer_1", "tcp://192.0.2.1:1", "0" * 32)}, "not the FLARE server's"), ({"rows": [["T0", "F32", [10**9], 0]]}, "outside its memory"),
 ])  # fmt: skip
@@ -377,6 +378,47 @@ def test_an_update_that_makes_no_sense_is_refused(trainers, monkeypatch, more, w
     word, given = send_word(**more)
     said = answer(trainers, word, [given.fd])
     assert said["is"] == "no" and re.search(why, said["why"]), said
+
+
+def hands_over(cell="site-1.job.client_api_trainer_1"):
+    """What a trainer sends of."""
+    hands = _trainer.Handing.__new__(_trainer.Handing)
+    hands.logger = logging.getLogger("test")
+    hands.framework, hands.dot, hands._flare_ref, hands._cell, hands._calls = "numpy", dots.NUMPY_DOWNLOAD, "ref", Cell(cell), {}
+    hands._once, hands._gone, hands._refusal, hands.base_obj = threading.Lock(), threading.Event(), "", dict(MODEL)
+    return hands
+
+
+class SendsBetween:
+    """Stands for the decomposer of a job process that waits at the server's door."""
+
+    offering = types.SimpleNamespace(framework="numpy")
+
+    def __init__(self):
+        self.said, self.ends, self.sent = _offer.through("job", "site-2.job", "tcp://localhost:1", "0" * 32), threading.Event(), []
+
+    def send_between(self, tensors, cell, ref, place, site, gone, waits):
+        self.sent.append((dict(tensors), cell.get_fqcn(), ref, site))
+        waits(self.said)
+        assert processes.eventually(lambda: self.ends.is_set() or gone.is_set())
+
+
+def test_an_update_for_another_site_waits_where_its_job_process_does(trainers, monkeypatch):
+    ours, hands = SendsBetween(), hands_over()
+    monkeypatch.setattr(_trainers, "client_cell", lambda: Cell("site-1.job"))
+    monkeypatch.setattr(_trainers, "_ours", lambda word: ours)
+    assert hands._waits_for(None, "job", "site-2.job") == ours.said
+    tensors, *rest = ours.sent[0]
+    assert rest == ["site-1.job", "ref", "site-2.job"] and all(hasattr(one, "described") for one in tensors.values())
+    hands._gone.set()  # FLARE lets go of it, so the job process does
+
+
+def test_an_update_that_no_job_process_can_bring_to_the_door(trainers, monkeypatch):
+    hands = hands_over()
+    monkeypatch.setattr(_trainers, "client_cell", lambda: Cell("site-1.job"))
+    monkeypatch.setattr(_trainers, "_ours", lambda word: raises(errno.ECONNREFUSED))
+    with pytest.raises(_trainer.Refuge, match="did not send it.*refused"):
+        hands._waits_for(None, "job", "site-2.job")
 
 
 def test_a_process_of_another_user_gets_nothing(trainers, monkeypatch):
@@ -778,7 +820,7 @@ LENT_MODEL = {name: np.full(n, i + 1, np.int32) for i, (name, n) in enumerate(LE
 
 
 def serves(session, over):
-    with contextlib.suppress(tensorpull.Error):  # the recipient has gone
+    with session, contextlib.suppress(tensorpull.Error):  # the recipient has gone, or the source
         session.serve(until=over)
 
 
@@ -821,6 +863,7 @@ def test_tensors_that_change_before_they_are_pulled_do_not_arrive():
         process.kill()
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_process_that_is_killed_is_read_no_more():
     """Nor is another one that has its number."""
     process, rows, version = lent_by(LENT)
@@ -890,10 +933,7 @@ def test_a_trainer_whose_memory_cannot_be_read_makes_a_copy(trainers, monkeypatc
 
     monkeypatch.setattr(_trainers, "client_cell", lambda: cell)
     monkeypatch.setattr(_trainers, "_ours", lambda word: Sends())
-    hands = _trainer.Handing.__new__(_trainer.Handing)
-    hands.framework, hands.dot, hands._flare_ref, hands._cell = "numpy", dots.NUMPY_DOWNLOAD, "ref", Cell("site-1.job.client_api_trainer_1")
-    hands._once, hands._gone, hands._refusal, hands.base_obj = threading.Lock(), threading.Event(), "", dict(MODEL)
-    failed = []
+    hands, failed = hands_over(), []
     monkeypatch.setattr(hands, "_call_failed", lambda *why: failed.append(why), raising=False)
     said = _offer.call("job", "site-1.job.client_api_trainer_1", "tcp://localhost:1", "0" * 32)
     hands._hand_over(said, "server.job")

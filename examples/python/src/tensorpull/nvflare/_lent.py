@@ -6,7 +6,7 @@ import ctypes
 import errno
 import functools
 import os
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _native
 from .._options import PublishSettings
@@ -70,8 +70,11 @@ class _Theirs:
         self.nbytes = row.nbytes
         self.described = (row.name, row.dtype, row.shape, None, row.begin, 0, *((self, 1) if row.nbytes else ()))
 
-    def read(self, offset: int, nbytes: int) -> Tuple[int, int]:
-        return self._ahead.read(self._row.begin + offset, nbytes, self._row.nbytes - offset)
+    def read(self, offset: int, nbytes: int) -> Optional[Tuple[int, int]]:
+        try:
+            return self._ahead.read(self._row.begin + offset, nbytes, self._row.nbytes - offset)
+        except Refused:  # as of a trainer that was killed, which is no mistake of this process
+            return None
 
 
 class _Ahead:

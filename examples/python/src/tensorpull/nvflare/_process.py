@@ -86,6 +86,8 @@ def job_of(fqcn: str, other: str) -> str:
     for name in (fqcn, other):
         if is_server(name):
             return _relayed.job_of_server(name)
+    if fqcn == FQCN.get_parent(other) or other == FQCN.get_parent(fqcn):
+        raise Off("it does not leave this site")
     raise Refuge("neither end is a FLARE server")
 
 
@@ -94,7 +96,7 @@ class Refuge(Exception):
 
 
 class Off(Refuge):
-    """It is switched off."""
+    """It is switched off, or there is no need of it."""
 
 
 class Place:

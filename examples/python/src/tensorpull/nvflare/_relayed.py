@@ -199,10 +199,10 @@ def site_of(fqcn: str) -> str:
     return FQCN.split(fqcn)[0]
 
 
-def job_between(a: str, b: str) -> str:
-    """The job of two cells of sites; "" if they are not of one job."""
-    one, other = FQCN.split(a), FQCN.split(b)
-    same = len(one) == len(other) == 2 and one[1] == other[1] and one[0] != other[0] and FQCN.ROOT_SERVER not in (one[0], other[0])
+def job_between(owner: str, recipient: str) -> str:
+    """The job of two cells of sites, of which the first one may be an external trainer's; "" if they are not of one job."""
+    one, other = FQCN.split(owner), FQCN.split(recipient)
+    same = len(one) in (2, 3) and len(other) == 2 and one[1] == other[1] and one[0] != other[0] and FQCN.ROOT_SERVER not in (one[0], other[0])
     return one[1] if same else ""
 
 

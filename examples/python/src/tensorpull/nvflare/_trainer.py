@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import queue
 import socket
 import struct
 import threading
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import nvflare.fuel.utils.fobs as fobs
 from nvflare.client.cell.bootstrap import BOOTSTRAP_FILE_ENV_VAR, BootstrapKey, read_bootstrap_config
@@ -25,7 +26,7 @@ from ._trainers import VARIABLE
 from ._transfer import KINDS, REFERENCE, Offering, check_names, warn_once
 
 #: Settings of the job that the job process tells.
-_SETTINGS = ("enabled", "least_bytes")
+_SETTINGS = ("enabled", "least_bytes", "pairs")
 #: Seconds between two looks at whether FLARE has given up.
 _LOOK = 0.2
 #: Seconds in which the job process, which is on this machine, takes and says a word that it has begun.
@@ -94,22 +95,37 @@ class Handing(Offering):
             self._calls[requester] = ""
         threading.Thread(target=self._hand_over, args=(said, requester), name="tensorpull-call", daemon=True).start()
 
-    def _hand_over(self, said: Any, requester: str) -> None:
+    def _waits_for(self, place: Any, job: str, requester: str) -> Dict[str, Any]:
+        """As it is: the job process waits, with its certificate."""
+        waits: "queue.SimpleQueue[Optional[Dict[str, Any]]]" = queue.SimpleQueue()
+        threading.Thread(target=self._hand_over, args=(None, requester, waits.put), name="tensorpull-call", daemon=True).start()
+        said = waits.get()
+        if said is None:
+            raise Refuge(self._calls.get(requester, "FLARE has given up"))
+        return said
+
+    def _hand_over(self, said: Any, requester: str, waits: Callable[[Any], None] = lambda _: None) -> None:
+        """`said`: the server's call; None: another site asks, and `waits` is told where the job process waits for it. None: nowhere."""
         try:
             with self._once:
                 tensors = self._there()
             word = {"is": "send", "dot": self.dot, "ref": self._flare_ref, "trainer": self._cell.get_fqcn(), "to": requester, "call": said}
             lent = Lent(tensors, self.framework)  # longer than the connection
-            if self._is_unreadable({**word, "rows": lent.rows, "version": lent.version({REFERENCE: self._flare_ref})}, []):
+            if self._is_unreadable({**word, "rows": lent.rows, "version": lent.version({REFERENCE: self._flare_ref})}, [], waits):
                 sealed = _memory.Room(self.framework).fill(tensors)
-                self._is_unreadable({**word, "rows": sealed.rows}, [sealed.fd])
+                self._is_unreadable({**word, "rows": sealed.rows}, [sealed.fd], waits)
         except Exception as e:  # noqa: BLE001: FLARE's chunks carry it
             self._call_failed(requester, e)
+        finally:
+            waits(None)
 
-    def _is_unreadable(self, word: Dict[str, Any], fds: List[int]) -> bool:
+    def _is_unreadable(self, word: Dict[str, Any], fds: List[int], waits: Callable[[Any], None]) -> bool:
         """Waits until the job process has sent it. True: it cannot read what is in this process's memory."""
         with _called(word, fds) as connection:
             heard = _answer(connection, self._gone.is_set)
+            if heard is not None and heard[0].get("is") == "waits":
+                waits(heard[0].get("said"))
+                heard = _answer(connection, self._gone.is_set)
         if heard is None or heard[0].get("is") == "sent":
             return False
         if not fds and heard[0].get("is") == "unreadable":

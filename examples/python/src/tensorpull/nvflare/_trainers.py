@@ -28,6 +28,7 @@ from nvflare.fuel.utils.log_utils import get_obj_logger
 from . import _memory, _offer
 from ._lent import Theirs, Unreadable
 from ._offer import Refused
+from ._relayed import PAIRS, job_between
 from ._process import LEAST_BYTES, Off, is_server, job_of, most_bytes, place_of, setting
 
 #: The variable with the socket's name.
@@ -166,13 +167,13 @@ class Trainers:
         _memory.waits(connection, None)
 
     def _send(self, connection: socket.socket, word: Any, fds: List[int]) -> None:
-        """Dials FLARE's server for the trainer, and is pulled from the trainer's own memory, or from memory that the trainer has filled."""
+        """Dials FLARE's server for the trainer, also on behalf of another site, and is pulled from the trainer's own memory, or from memory that the trainer has filled."""
         ours, gone, cell = _ours(word), _memory.Gone(connection), client_cell()
-        trainer, server = _text(word, "trainer"), _text(word, "to")
+        trainer, to, ref = _text(word, "trainer"), _text(word, "to"), _text(word, "ref")
         place = place_of(cell)
-        if FQCN.get_parent(trainer) != place.fqcn or not is_server(server):
-            raise Refused("it is not from this process's trainer to FLARE's server")
-        call = _offer.parse_call(word.get("call"), job_of(place.fqcn, server), trainer, place.trust)
+        if FQCN.get_parent(trainer) != place.fqcn or not (is_server(to) or job_between(trainer, to)):
+            raise Refused("it is not from this process's trainer to FLARE's server or to another site of this job")
+        call = _offer.parse_call(word.get("call"), job_of(place.fqcn, to), trainer, place.trust) if is_server(to) else None
         tensors: Dict[str, Any]
         if fds:
             tensors = _memory.opened(fds[0], word.get("rows"), ours.offering.framework)
@@ -184,8 +185,9 @@ class Trainers:
                 self.logger.info(f"tensorpull: the trainer's memory cannot be read, so it makes a copy: {e}")
                 _memory.send(connection, {"is": "unreadable"})
                 return
-        why = ours.send(tensors, cell, _text(word, "ref"), place, call, server, gone)
-        if why:
+        if call is None:
+            ours.send_between(tensors, cell, ref, place, to, gone, lambda said: _memory.send(connection, {"is": "waits", "said": said}))
+        elif why := ours.send(tensors, cell, ref, place, call, to, gone):
             raise Refused(why)
         with contextlib.suppress(OSError):  # it has heard from FLARE already
             _memory.send(connection, {"is": "sent"})
@@ -193,7 +195,7 @@ class Trainers:
 
 def _settings() -> Dict[str, Any]:
     """Of the job, which its trainer does not see."""
-    return {"enabled": setting("enabled", True), "least_bytes": setting("least_bytes", LEAST_BYTES)}
+    return {"enabled": setting("enabled", True), "least_bytes": setting("least_bytes", LEAST_BYTES), "pairs": setting("pairs", PAIRS)}
 
 
 def _text(word: Any, name: str) -> str:
@@ -248,8 +250,10 @@ def note(datum: Any, fobs_ctx: Any) -> None:
         return
     why = _nobody
     if _here is not None:
-        ref = json.loads(datum)
-        if not _here.note(ref["fqcn"], ref["ref_id"], fobs_ctx.get(fobs.FOBSContextKey.CELL)):
+        ref, cell = json.loads(datum), fobs_ctx.get(fobs.FOBSContextKey.CELL)
+        if len(FQCN.split(ref["fqcn"])) > 2 or ref["fqcn"] == cell.get_fqcn():  # a trainer's update, or this process's model, as in swarm learning
+            return
+        if not _here.note(ref["fqcn"], ref["ref_id"], cell):
             return
         why = "it has not asked for the first of them, so it cannot import tensorpull, or cannot reach this process"
     if not _warned and _has_a_trainer():

@@ -220,13 +220,19 @@ class Offering:
             with lock:
                 there = self._waits.get(requester)  # FLARE has asked again
                 if there is None:
-                    there = self._waits[requester] = self._go_to_the_door(place, job, requester)
+                    there = self._waits[requester] = self._waits_for(place, job, requester)
             return there
         except _GOES_ON as e:
             self._call_failed(requester, e)
             return _offer.word("failed")
 
-    def _go_to_the_door(self, place: Place, job: str, requester: str) -> Dict[str, Any]:
+    def _waits_for(self, place: Place, job: str, requester: str) -> Dict[str, Any]:
+        """Where, as the other site is told."""
+        call, door = self._go_to_the_door(place, job, requester)
+        threading.Thread(target=self._serve_at_the_door, args=(place, door, call.token, requester), name="tensorpull-call", daemon=True).start()
+        return _offer.through(job, requester, call.address, call.token)
+
+    def _go_to_the_door(self, place: Place, job: str, requester: str) -> Tuple[_offer.Call, tensorpull.Session]:
         place.refuses(SERVERS_DOOR)
         answer = _relayed.ask_for_a_place(self._cell, job, requester)
         if answer is None or _offer.what(answer) == "no door":
@@ -244,8 +250,7 @@ class Offering:
         except BaseException:
             session.close()
             raise
-        threading.Thread(target=self._serve_at_the_door, args=(place, session, call.token, requester), name="tensorpull-call", daemon=True).start()
-        return _offer.through(job, requester, call.address, call.token)
+        return call, session
 
     def _serve_at_the_door(self, place: Place, door: tensorpull.Session, token: str, requester: str) -> None:
         """Waits for the other site, which has to be the one that its certificate names, and is pulled from. The server's process passes on what it cannot read."""
@@ -256,9 +261,7 @@ class Offering:
                 tensors = self.base_obj
                 if tensors is None:
                     return
-                ref = session.add_tensors(
-                    tensors, recipients=1, metadata={REFERENCE: self._flare_ref}, settled=lambda _: settled.set(), transaction_idle_timeout=None, recipient_idle_timeout=None
-                )
+                ref = self._publish_on(session, tensors, settled)
                 session.send(_relayed.HERE, b"", [ref], timeout=_relayed.PATIENCE, abort=self._gone)
                 session.serve(until=lambda: self._gone.is_set())  # until the other site closes it or FLARE lets go of the model
         except _GOES_ON as e:
@@ -297,14 +300,8 @@ class Offering:
                 with self._once:
                     update = self._update if self._update is not None and self._update.said else None
                     self._update_is_served = update is not None
-                metadata, told = {REFERENCE: self._flare_ref}, lambda _: settled.set()
                 try:
-                    if update is not None:
-                        ref = update.publish(session._session, tensors, metadata, recipients=1, settled=told)
-                    elif isinstance(tensors, Theirs):
-                        ref = tensors.publish(session._session, metadata, told)
-                    else:
-                        ref = session.add_tensors(tensors, recipients=1, metadata=metadata, settled=told, transaction_idle_timeout=None, recipient_idle_timeout=None)
+                    ref = self._publish_on(session, tensors, settled, update)
                     session.send(HELLO, call.token.encode(), [ref], timeout=30.0, abort=self._gone)
                     session.serve(until=lambda: self._gone.is_set())  # until the server closes it or FLARE lets go of the model
                 finally:
@@ -315,6 +312,15 @@ class Offering:
                 if isinstance(e, tensorpull.Error) and e.code in ("connection_failed", "timed_out", "unknown_host"):
                     place.is_out_of_reach(call.address)
                 self._call_failed(requester, e)
+
+    def _publish_on(self, session: tensorpull.Session, tensors: Any, settled: threading.Event, update: Optional[Changes] = None) -> tensorpull.Reference:
+        """For the one that is at the connection's other end."""
+        metadata, told = {REFERENCE: self._flare_ref}, lambda _: settled.set()
+        if update is not None:
+            return update.publish(session._session, tensors, metadata, recipients=1, settled=told)
+        if isinstance(tensors, Theirs):
+            return tensors.publish(session._session, metadata, told)
+        return session.add_tensors(tensors, recipients=1, metadata=metadata, settled=told, transaction_idle_timeout=None, recipient_idle_timeout=None)
 
     def release(self) -> None:
         with self._once:
@@ -447,7 +453,7 @@ class Pulling:
         if chunk is not None and chunk <= 0:
             raise Off("downloads of these are switched off here")
         place = place_of(self._cell)
-        between = _relayed.job_between(place.fqcn, self._source)
+        between = _relayed.job_between(self._source, place.fqcn)
         if self._secure and (place.to_site if between else place.tls) is None:
             raise Refuge("FLARE encrypts this message, and there is no TLS here")
         job = between or job_of(place.fqcn, self._source)
@@ -613,12 +619,24 @@ class Decomposing:
         """For another process of this machine, by FLARE's chunks from this one: their source has let go of the model when this process had it."""
         return Again(super().to_downloadable(tensors, _CHUNK, {}), cell, timeout)
 
+    def _for_another(self, tensors: Dict[str, Any], cell: Any, ref_id: str, gone: Any) -> Offering:
+        offering: Offering = self.offering(tensors, int(flares_setting(f"{PREFIXES[self.offering.framework]}_download_chunk_size") or _CHUNK), cell)
+        offering._flare_ref, offering._gone = ref_id, gone
+        return offering
+
     def send(self, tensors: Dict[str, Any], cell: Any, ref_id: str, place: Place, call: _offer.Call, server: str, gone: Any) -> str:
         """Is pulled by FLARE's server, for another process of this machine, until that has `gone`; "" or why not."""
-        offering = self.offering(tensors, int(flares_setting(f"{PREFIXES[self.offering.framework]}_download_chunk_size") or _CHUNK), cell)
-        offering._flare_ref, offering._gone = ref_id, gone
+        offering = self._for_another(tensors, cell, ref_id, gone)
         offering._serve(place, call, server)
         return offering._calls.get(server, "")
+
+    def send_between(self, tensors: Dict[str, Any], cell: Any, ref_id: str, place: Place, site: str, gone: Any, waits: Callable[[Dict[str, Any]], None]) -> None:
+        """The same, by another site; `waits` is told where."""
+        offering, job = self._for_another(tensors, cell, ref_id, gone), _relayed.job_between(place.fqcn, site)
+        call, door = offering._go_to_the_door(place, job, site)
+        with door:
+            waits(_offer.through(job, site, call.address, call.token))
+            offering._serve_at_the_door(place, door, call.token, site)
 
     def _run(
         self, consumer: Any, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool, optional: bool, abort_signal: Any, progress_cb: Any
@@ -648,7 +666,7 @@ class Decomposing:
         why = "it offers nothing, so it has no tensorpull, or its log says why"
         try:
             place = place_of(cell)
-            if not _relayed.job_between(place.fqcn, source):
+            if not _relayed.job_between(source, place.fqcn):
                 job_of(place.fqcn, source)
             files = {t[0] for t in result.values() if isinstance(t, tuple)}  # of disk offload
             if sum(map(os.path.getsize, files)) + sum(_nbytes(t) for t in result.values() if not isinstance(t, tuple)) < setting("least_bytes", LEAST_BYTES):

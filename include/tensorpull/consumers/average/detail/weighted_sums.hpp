@@ -120,6 +120,7 @@ class weighted_sums {
   }
 
   const image_schema& schema() const noexcept { return *to_.schema; }
+  bool has_base() const noexcept { return from_.schema != nullptr; }
   reached_weights& reached() noexcept { return reached_; }
   std::byte* staging() noexcept { return block_.get() + staging_; }
   std::size_t allocated_bytes() const noexcept { return bytes_; }

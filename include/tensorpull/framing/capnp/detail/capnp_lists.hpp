@@ -11,7 +11,10 @@ namespace tensorpull::detail {
 /// Memory for the lists of one decoded control frame. The sizes follow from what fits such a frame.
 template <class Limits>
 struct capnp_lists {
-  std::array<std::uint64_t, Limits::control_frame_bytes / 8> dims;
+  union {
+    std::array<std::uint64_t, Limits::control_frame_bytes / 8> dims;      // of rows
+    std::array<index_range, Limits::control_frame_bytes / 16> slices;  // of names
+  };
   union {
     std::array<schema_row, Limits::control_frame_bytes / 32> rows;
     std::array<std::string_view, Limits::control_frame_bytes / 16> names;

@@ -57,13 +57,18 @@ result<void> read_rows(struct_list::Reader tensors, frame& m, Storage& lists) {
 }
 
 template <class Storage>
-result<void> read_names(capnp::List<capnp::Text>::Reader names, frame& m, Storage& lists) {
+result<void> read_names(struct_list::Reader names, frame& m, Storage& lists) {
   if (names.size() > lists.names.size()) return failure(errc::too_large, names.size());
+  bool sliced = false;
   for (unsigned i = 0; i < names.size(); ++i) {
-    const auto t = names[i];
-    ::new (static_cast<void*>(&lists.names[i])) std::string_view(t.begin(), t.size());
+    ::new (static_cast<void*>(&lists.names[i])) std::string_view(text_of(pointer_of(names[i], 0)));
+    std::uint64_t w[2];
+    copy_words(names[i], w, 2);
+    ::new (static_cast<void*>(&lists.slices[i])) index_range{w[0], w[1]};
+    sliced = sliced || w[0] != 0 || w[1] != 0;
   }
   m.names = std::span<const std::string_view>(lists.names).first(names.size());
+  if (sliced) m.slices = std::span<const index_range>(lists.slices).first(names.size());
   return {};
 }
 
@@ -112,9 +117,9 @@ result<void> read_frame(capnp::AnyStruct::Reader root, frame& m, Storage& lists)
   take_words(words, m);
   if (m.kind == frame_kind::description) return {};
   const auto list = pointer_of(body, 0);
-  if (m.kind == frame_kind::locate) return read_names(list.getAs<capnp::List<capnp::Text>>(), m, lists);
   struct_list::Reader structs;
   if (!read_structs(list, structs)) return failure(errc::bad_frame);
+  if (m.kind == frame_kind::locate) return read_names(structs, m, lists);
   if (m.kind == frame_kind::schema_page) return read_rows(structs, m, lists);
   if (m.kind == frame_kind::located) return read_ranges(structs, m, lists);
   return read_application(structs, pointer_of(body, 1), m, lists);

@@ -105,19 +105,18 @@ struct digest_job {
       if (!first()) return hash_range(other_, image, from, n, memory);
     return hash_range(whole_, image, from, n, memory);
   }
-  /// The next n bytes of several tensors, which are hashed one after the other. `tensors`: their indices.
-  result<void> advance(const source_view& image, std::span<const std::uint32_t> tensors, std::uint64_t n,
+  /// The next n bytes of several ranges of the image, which are hashed one after the other.
+  result<void> advance(const source_view& image, std::span<const byte_range> ranges, std::uint64_t n,
                        std::span<std::byte> memory) noexcept {
     std::uint64_t before = done;
-    for (std::size_t i = 0; i < tensors.size() && n > 0; ++i) {
-      const tensor_entry& t = image.schema->tensors[tensors[i]];
-      if (before >= t.size_bytes()) {
-        before -= t.size_bytes();
+    for (std::size_t i = 0; i < ranges.size() && n > 0; ++i) {
+      const std::uint64_t size = ranges[i].end - ranges[i].begin;
+      if (before >= size) {
+        before -= size;
         continue;
       }
-      const std::uint64_t here = std::min(n, t.size_bytes() - before);
-      if (const auto read = advance(image, image.schema->header_bytes + t.begin + before, here, memory); !read)
-        return read;
+      const std::uint64_t here = std::min(n, size - before);
+      if (const auto read = advance(image, ranges[i].begin + before, here, memory); !read) return read;
       before = 0;
       n -= here;
     }

@@ -1,11 +1,14 @@
-// Tensors of an image that a recipient asks for by name: which they are, and where.
+// Tensors of an image, or slices of them, that a recipient asks for by name: which they are, and where.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/image/schema.hpp>
+#include <tensorpull/std/optional.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -17,8 +20,10 @@ struct subset_choice {
   std::uint64_t bytes = 0;
 };
 
-/// A hash of names in their order. The same names in another order are another request, whose digest is computed anew.
-inline std::uint64_t hash_of(const element_list<std::string_view>& names) noexcept {
+/// A hash of names in their order, and of their slices. The same names in another order are another request, whose
+/// digest is computed anew.
+inline std::uint64_t hash_of(const element_list<std::string_view>& names,
+                             const element_list<index_range>& slices = {}) noexcept {
   xxh3_64 h;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const char length[2] = {static_cast<char>(names[i].size() & 0xff),
@@ -26,12 +31,33 @@ inline std::uint64_t hash_of(const element_list<std::string_view>& names) noexce
     h.update(length, 2);
     h.update(names[i]);
   }
+  for (const index_range r : slices) {
+    std::byte both[16];
+    store_le64(both, r.begin);
+    store_le64(both + 8, r.end);
+    h.update(std::span<const std::byte>(both));
+  }
   return h.digest();
 }
 
-/// Finds the named tensors and sorts their ranges in image order into `ranges`, which has room for them. Cost: a search
-/// for each name. bad_request with `at` = the index of the first name that is not there, or that is there twice.
+/// The bytes of a slice of a tensor, which has to have indices, within the tensor's. Nothing: it is empty or reversed,
+/// the tensor has no such indices, or packed elements of it share a byte with others.
+inline optional<byte_range> bytes_of_slice(const tensor_entry& t, const index_range& r) noexcept {
+  if (t.rank == 0 || r.begin >= r.end || r.end > t.shape[0]) return {};
+  if (bits(t.type) % 8 == 0) {  // as long as a tensor of strides may say: eight times that is no number
+    const std::uint64_t each = t.size_bytes() / t.shape[0];
+    return byte_range{each * r.begin, each * r.end};
+  }
+  const std::uint64_t each = 8 * t.size_bytes() / t.shape[0];
+  if (each * r.begin % 8 != 0 || each * r.end % 8 != 0) return {};
+  return byte_range{each * r.begin / 8, each * r.end / 8};
+}
+
+/// Finds the named tensors and sorts their ranges in image order into `ranges`, which has room for them. `slices`:
+/// which part of each; none: all of all. Cost: a search for each name. Errors, with `at` = the index of the first name:
+/// bad_request: it is not there, or is there twice; out_of_range: its tensor has no such slice.
 inline result<subset_choice> find_subset(const image_schema& schema, const element_list<std::string_view>& names,
+                                         const element_list<index_range>& slices,
                                          std::span<byte_range> ranges) noexcept {
   for (std::size_t n = 0; n < names.size(); ++n) {
     const std::uint64_t found = find_tensor(schema, names[n]);
@@ -39,15 +65,21 @@ inline result<subset_choice> find_subset(const image_schema& schema, const eleme
     for (; at > 0 && ranges[at - 1].begin > found; --at) ranges[at] = ranges[at - 1];
     if (found == schema.tensor_count || (at > 0 && ranges[at - 1].begin == found))
       return failure(errc::bad_request, n, names[n]);
-    ranges[at].begin = found;
+    ranges[at] = {found, n};
   }
   subset_choice chosen;
   xxh3_64 schema_hash;
   for (std::size_t n = 0; n < names.size(); ++n) {
     const tensor_entry& t = schema.tensors[static_cast<std::size_t>(ranges[n].begin)];
-    ranges[n] = {schema.header_bytes + t.begin, schema.header_bytes + t.end};
-    chosen.bytes += t.size_bytes();
-    hash_entry(schema_hash, t);
+    const auto asked = static_cast<std::size_t>(ranges[n].end);
+    const index_range part = asked < slices.size() ? slices[asked] : index_range{};
+    const bool all = part.begin == 0 && part.end == 0;
+    const auto bytes = all ? byte_range{0, t.size_bytes()} : bytes_of_slice(t, part);
+    if (!bytes) return failure(errc::out_of_range, asked, names[asked]);
+    ranges[n] = {schema.header_bytes + t.begin + bytes->begin, schema.header_bytes + t.begin + bytes->end};
+    chosen.bytes += bytes->end - bytes->begin;
+    if (all) hash_entry(schema_hash, t);
+    else hash_entry(schema_hash, t, part.end - part.begin);
   }
   chosen.fingerprint = schema_hash.digest();
   return chosen;

@@ -35,21 +35,21 @@ class subset_digests {
       return advance(book.transactions, lock);
     // The names are looked up only if they are remembered or there is a budget: that can cost as much as hashing a
     // small subset.
-    const digest_key key{hash_of(m.names), m.names.size(), number, slot.generation, Job::whole_kind};
+    const digest_key key{hash_of(m.names, m.slices), m.names.size(), number, slot.generation, Job::whole_kind};
     const std::uint64_t* const digest = known_.find(key);
     if (digest == nullptr && job_.key != key && !may_begin(m.names.size(), transactions)) {
       put_off<Limits>(answer);
       return digest_state::ready;
     }
-    const auto found = find_subset(*slot.image.schema, m.names, ranges);
+    const auto found = find_subset(*slot.image.schema, m.names, m.slices, ranges);
     if (!found) {
-      answer.status = status::bad_request;
+      answer.status = found.error() == errc::out_of_range ? status::out_of_range : status::bad_request;
       answer.offset = found.error().at;
       return digest_state::ready;
     }
     ranges = ranges.first(m.names.size());
     if (digest == nullptr) {
-      if (job_.key != key) begin(key, found->bytes, *slot.image.schema, ranges, transactions.now);
+      if (job_.key != key) begin(key, found->bytes, ranges, transactions.now);
       asker_ = from.number();
       request_ = m.id;
       return advance(book.transactions, lock);
@@ -86,29 +86,27 @@ class subset_digests {
     budget_.spend(names * 8192, transactions.now);
     return true;
   }
-  void begin(const digest_key& key, std::uint64_t bytes, const image_schema& schema, std::span<const byte_range> ranges,
+  void begin(const digest_key& key, std::uint64_t bytes, std::span<const byte_range> ranges,
              std::chrono::milliseconds now) noexcept {
     budget_.spend(bytes, now);
     job_.begin(key, bytes, false);
-    count_ = 0;
-    for (std::size_t i = 0; i < ranges.size(); ++i)  // tensors without bytes are not hashed
-      if (ranges[i].begin != ranges[i].end)
-        tensors_[count_++] = static_cast<std::uint32_t>(tensor_at(schema, ranges[i].begin - schema.header_bytes));
+    count_ = ranges.size();
+    for (std::size_t i = 0; i < count_; ++i) ranges_[i] = ranges[i];
   }
   template <class Lock>
   digest_state advance(transaction_table& transactions, Lock& lock) noexcept {
     if (!job_.in_hand)
       hash_slice(job_, known_, transactions, lock, [&](const source_view& image) {
         std::byte memory[4096];
-        return job_.advance(image, std::span<const std::uint32_t>(tensors_).first(count_),
+        return job_.advance(image, std::span<const byte_range>(ranges_).first(count_),
                             std::min(job_.left(), digest_slice_bytes), memory);
       });
     return digest_state::working;
   }
 
   Job job_{};
-  // indices of its tensors: to find them by name again for each slice would cost more than the slice
-  std::uint32_t tensors_[most_names]{};
+  // where its tensors lie: to find them by name again for each slice would cost more than the slice
+  byte_range ranges_[most_names]{};
   std::size_t count_ = 0;
   std::uint32_t asker_ = nobody, request_ = 0;  // the connection that goes on with it, and its request
   digest_memory<8 * Limits::digest_jobs> known_{};

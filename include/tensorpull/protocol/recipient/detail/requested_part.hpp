@@ -18,6 +18,22 @@
 
 namespace tensorpull::detail {
 
+/// Whether the slices that are wanted are of tensors of our schema, one of each, and as long. Errors, with the tensor's
+/// name: invalid_argument: there is no schema, no such tensor, or a second slice of it, or the slice is empty or
+/// reversed; schema_mismatch: the tensor is not as long.
+[[gnu::noinline]] inline result<void> slices_are_ours(const pull_request& r) noexcept {
+  for (const tensor_slice& s : r.slices) {
+    const std::size_t i = r.schema != nullptr ? find_tensor(*r.schema, s.name) : 0;
+    const index_range first = r.slice_of(s.name);
+    if (r.schema == nullptr || i == r.schema->tensor_count || s.begin >= s.end || first.begin != s.begin ||
+        first.end != s.end)
+      return failure(errc::invalid_argument, 0, s.name);
+    const tensor_entry& t = r.schema->tensors[i];
+    if (t.rank == 0 || t.shape[0] != s.end - s.begin) return failure(errc::schema_mismatch, 0, s.name);
+  }
+  return {};
+}
+
 /// The part of the wanted tensors that is asked for now. At first that is all of them; of several parts each is some
 /// tensors of our schema, in image order.
 template <class Limits>
@@ -38,6 +54,15 @@ class requested_part {
     return r.schema != nullptr ? names_from(r, first_, end_ - first_) : element_list<std::string_view>();
   }
 
+  /// Which part of each of them is wanted; empty: all of all. Borrows the request.
+  element_list<index_range> slices(const pull_request& r) const noexcept {
+    if (r.slices.empty() || r.schema == nullptr) return {};
+    return {&r, first_, end_ - first_, [](const void* from, std::size_t first, std::size_t i) noexcept {
+              const auto& asked = *static_cast<const pull_request*>(from);
+              return asked.slice_of(asked.schema->tensors[first + i].name);
+            }};
+  }
+
   /// The i-th of the names; empty if there is none.
   error_name name(const pull_request& r, std::uint64_t i) const noexcept {
     const auto all = names(r);
@@ -51,11 +76,11 @@ class requested_part {
       const std::size_t own = ours != nullptr ? ours->tensor_count : 0;
       const std::size_t count = r.subset.empty() ? own : r.subset.size();
       end_ = static_cast<std::uint32_t>(count);
-      several_ = ours != nullptr && fitting(names(r)) < count;
+      several_ = ours != nullptr && fitting(names(r), !r.slices.empty()) < count;
       if (!several_) return;
     }
     const std::size_t left = ours->tensor_count - first_,
-                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left)), 1);
+                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left), !r.slices.empty()), 1);
     end_ = first_ + static_cast<std::uint32_t>(std::min(std::min(left, fit), std::size_t{most_names_}));
   }
   /// The next part is asked for.
@@ -66,9 +91,9 @@ class requested_part {
   }
   /// Where an owner's answer leads.
   enum class answer : std::uint8_t {
-    first,            ///< the ranges are there, of the first part that was located
-    again,            ///< the ranges are there, of a later part or once more
-    differs,          ///< the tensors are others than our schema's
+    first,  ///< the ranges are there, of the first part that was located
+    again,  ///< the ranges are there, of a later part or once more
+    differs,  ///< the tensors are others than our schema's
     too_many_ranges,  ///< names() are fewer from now on
   };
   /// Checks the answer to names(). `received`: bytes that are there of those that are wanted. The ranges go into
@@ -135,13 +160,13 @@ class requested_part {
             }};
   }
   /// How many of the names one request carries, whose answer is as long as a page at most.
-  static std::size_t fitting(const element_list<std::string_view>& names) noexcept {
+  static std::size_t fitting(const element_list<std::string_view>& names, bool sliced) noexcept {
     constexpr std::size_t most = std::min(Limits::page_bytes, Limits::control_frame_bytes) / 8;
     constexpr auto asks = body_size(frame_kind::locate), answers = body_size(frame_kind::located);
     constexpr std::size_t head = 2 + size_of_frame.data + size_of_frame.pointers;
     std::size_t request = head + asks.data + asks.pointers, answer = head + answers.data + answers.pointers + 1, n = 0;
     for (; n < names.size() && n < Limits::control_frame_bytes / 32; ++n) {
-      request += 2 + names[n].size() / 8;
+      request += 2 + names[n].size() / 8 + (sliced ? size_of_wanted.data + (n == 0 ? 1u : 0u) : 0u);
       answer += size_of_range.data;
       if (request > most || answer > most) break;
     }

@@ -5,6 +5,7 @@
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/image/schema.hpp>
+#include <tensorpull/protocol/recipient/pull_request.hpp>
 
 namespace tensorpull::detail {
 
@@ -15,10 +16,13 @@ class schema_comparison {
 
   /// Takes a page of the other schema, which has `total` tensors. True: ask for the next page. Otherwise the error is
   /// the result: schema_mismatch with the first differing tensor's name, or bad_frame for a page that was not asked
-  /// for. `subset`: our schema is a part of theirs, so only tensors of the same name are compared. An empty page stands
-  /// for a tensor whose row is longer than a page: it is passed over, and the rows behind it are compared by name. If
-  /// nothing else differs, the error has no name.
-  result<bool> take(const frame& page, const image_schema& own, std::uint64_t total, bool subset) noexcept {
+  /// for. If tensors are asked for by name, our schema is a part of theirs, so only tensors of the same name are
+  /// compared, and of slices all but the first extent. An empty page stands for a tensor whose row is longer than a
+  /// page: it is passed over, and the rows behind it are compared by name. If nothing else differs, the error has no
+  /// name; it is unsupported_request if slices were asked for: the owner does not know them.
+  result<bool> take(const frame& page, const pull_request& asked, std::uint64_t total) noexcept {
+    const image_schema& own = *asked.schema;
+    const bool subset = asked.by_name();
     if (page.offset != position_ || page.tensors != total || page.rows.size() > total - position_)
       return failure(errc::bad_frame);
     for (std::size_t r = 0; r < page.rows.size(); ++r) {
@@ -26,7 +30,7 @@ class schema_comparison {
       const std::uint64_t i = position_++;
       if (subset || passed_over_) {
         const std::size_t k = find_tensor(own, row.name);
-        if (k == own.tensor_count ? !subset : !same(own.tensors[k], row))
+        if (k == own.tensor_count ? !subset : !same(own.tensors[k], row, asked.slice_of(row.name).end != 0))
           return failure(errc::schema_mismatch, 0, row.name);
       } else if (i >= own.tensor_count) {
         return failure(errc::schema_mismatch, 0, row.name);
@@ -38,13 +42,13 @@ class schema_comparison {
     if (position_ < total) return true;
     if (!subset && !passed_over_ && position_ < own.tensor_count)
       return failure(errc::schema_mismatch, 0, own.tensors[position_].name);
-    return failure(errc::schema_mismatch);
+    return failure(passed_over_ || asked.slices.empty() ? errc::schema_mismatch : errc::unsupported_request);
   }
 
  private:
-  static bool same(const tensor_entry& t, const schema_row& row) noexcept {
+  static bool same(const tensor_entry& t, const schema_row& row, bool sliced = false) noexcept {
     if (t.name != row.name || to_string(t.type) != row.dtype || t.rank != row.shape.size()) return false;
-    for (std::size_t i = 0; i < t.rank; ++i)
+    for (std::size_t i = sliced ? 1 : 0; i < t.rank; ++i)
       if (t.shape[i] != row.shape[i]) return false;
     return true;
   }

@@ -48,8 +48,7 @@ result<receipt> http_pull_with(const http_address& to, const reference& ref, Con
   static_assert(!Parts::integrity::per_chunk,
                 "tensorpull: an HTTP server sends no digest with a chunk: use image_digest, which is the default");
   try {
-    if (options.part || !options.tensors.empty())
-      return failure(errc::unsupported_request, 0, std::string_view("tensors by name"));
+    if (options.by_name()) return failure(errc::unsupported_request, 0, std::string_view("tensors by name"));
     const auto stated = parse_stated_digest(to.digest);
     if (!stated) return failure(stated.error());
     http_asked about{*stated};

@@ -1,0 +1,241 @@
+// Pulling slices of tensors: ranges of their first dimension, byte for byte those of the image.
+#include "support/pair.hpp"
+
+#include <tensorpull/consumers/any_schema/digest.hpp>
+
+namespace slices_test {
+
+using namespace test;
+
+/// Matrices of several dtypes, one of rows without bytes, and a scalar.
+model matrices() {
+  model m;
+  m.add("a.weight", dtype::f32, {12, 7})
+      .add("b.weight", dtype::f16, {8, 3, 5})
+      .add("c.bias", dtype::u8, {16})
+      .add("d.hole", dtype::f32, {9, 0})
+      .add("e.packed", dtype::f4, {6, 3})
+      .add("step", dtype::i64, {});
+  return std::move(m.ready());
+}
+using slices = std::vector<tp::tensor_slice>;
+
+/// A destination for these slices, and for all of the tensors that `whole` names.
+model room_for(const model& source, const slices& wanted, const std::vector<std::string>& whole = {}) {
+  model m;
+  const auto add = [&](std::string_view name, std::uint64_t rows) {
+    const auto& t = source.schema().tensors[tp::detail::find_tensor(source.schema(), name)];
+    std::vector<std::uint64_t> shape(t.extents().begin(), t.extents().end());
+    if (rows != 0) shape[0] = rows;
+    m.add(std::string(name), t.type, shape, 1);
+  };
+  for (const auto& s : wanted) add(s.name, s.end - s.begin);
+  for (const auto& name : whole) add(name, 0);
+  return std::move(m.ready());
+}
+byte_vector slice_of(const model& source, const tp::tensor_slice& s) {
+  const auto& t = source.schema().tensors[tp::detail::find_tensor(source.schema(), s.name)];
+  const byte_vector all = source.bytes_of(s.name);
+  const auto at = [&](std::uint64_t i) { return static_cast<std::ptrdiff_t>(all.size() * i / t.shape[0]); };
+  return {all.begin() + at(s.begin), all.begin() + at(s.end)};
+}
+void expect_slices(const model& mine, const model& source, const slices& wanted) {
+  for (const auto& s : wanted) EXPECT_EQ(mine.bytes_of(s.name), slice_of(source, s)) << s.name << ' ' << s.begin;
+  EXPECT_TRUE(mine.guards_intact());
+}
+std::uint64_t digest_of(const model& m) {
+  tp::xxhash_digest h;
+  for (const auto& t : m.schema().entries()) h.update(m.bytes_of(t.name));
+  return h.digest();
+}
+
+TEST(Slices, Any_slices_land_with_a_digest_and_a_fingerprint_of_their_own) {
+  const model source = matrices().fill(1);
+  generator random(3);
+  for (int round = 0; round < 200; ++round) {
+    slices wanted;
+    std::vector<std::string> whole;
+    for (const auto& t : source.schema().entries()) {
+      const std::uint64_t pick = random.below(3);
+      if (pick == 0) continue;
+      if (pick == 1 || t.rank == 0) {
+        whole.emplace_back(t.name);
+        continue;
+      }
+      const std::uint64_t step = t.type == dtype::f4 ? 2 : 1, rows = t.shape[0] / step;  // two rows of it are whole
+                                                                                         // bytes
+      const std::uint64_t begin = random.below(rows), end = begin + 1 + random.below(rows - begin);
+      wanted.push_back({t.name, step * begin, step * end});
+    }
+    if (wanted.empty()) continue;
+    std::swap(wanted.front(), wanted.back());  // in any order
+    model mine = room_for(source, wanted, whole);
+    pair p(cut{round % 2 == 0 ? 33u : ~std::size_t{0}});
+    p.left.publish(source, {1, 2}, 1);
+    const auto done = round % 3 == 0 ? pull_into<tp::per_tensor<16>, tp::chunk_and_image_digest>(
+                                           p, mine, {.ref = {1, 2}, .slices = wanted})
+                                     : pull_into(p, mine, {.ref = {1, 2}, .slices = wanted});
+    ASSERT_TRUE(confirmed(done)) << ", round " << round;
+    EXPECT_EQ(done->bytes, mine.schema().data_bytes());
+    EXPECT_EQ(done->fingerprint, mine.schema().fingerprint);
+    EXPECT_EQ(done->digest, digest_of(mine));
+    EXPECT_EQ(done->version, version_of(source));
+    EXPECT_EQ(p.left.status().bytes_sent, mine.schema().data_bytes());
+    EXPECT_EQ(p.left.status().completed, 1u);
+    expect_slices(mine, source, wanted);
+    for (const auto& name : whole) EXPECT_EQ(mine.bytes_of(name), source.bytes_of(name));
+  }
+}
+
+/// So many matrices of 8 rows, whose names are long: more than one request carries.
+model layers(std::size_t n) {
+  model m;
+  for (std::size_t i = 0; i < n; ++i)
+    m.add("layers." + std::to_string(100 + i) + std::string(40, 'x'), i % 3 == 0 ? dtype::f32 : dtype::bf16,
+          {8, i + 1});
+  return std::move(m.ready());
+}
+
+TEST(Slices, Eight_workers_with_a_quarter_each_of_every_matrix_pull_one_model_in_the_bytes_of_two) {
+  const model source = layers(60).fill(2);
+  pair p;
+  p.left.publish(source, {1, 2}, 8);
+  std::vector<model> parts;
+  for (std::uint64_t worker = 0; worker < 8; ++worker) {
+    slices wanted;
+    for (const auto& t : source.schema().entries()) wanted.push_back({t.name, worker % 4 * 2, worker % 4 * 2 + 2});
+    parts.push_back(room_for(source, wanted));
+    const auto done = pull_into(p, parts.back(), {.ref = {1, 2}, .slices = wanted, .recipient = {worker + 1}});
+    ASSERT_TRUE(confirmed(done)) << ", worker " << worker;
+    EXPECT_EQ(done->bytes, source.schema().data_bytes() / 4);
+    expect_slices(parts.back(), source, wanted);
+  }
+  EXPECT_EQ(p.left.status().bytes_sent, 2 * source.schema().data_bytes());
+  EXPECT_EQ(p.left.status().completed, 8u);
+}
+
+TEST(Slices, An_owner_that_restarts_at_any_frame_costs_nothing_but_time) {
+  const model source = layers(40).fill(3);
+  for (std::uint64_t victim = 0;; ++victim) {
+    slices wanted;
+    for (const auto& t : source.schema().entries()) wanted.push_back({t.name, 3, 5});
+    model mine = room_for(source, wanted);
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    tp::land to(mine.destination());
+    transfer<tp::fixed_bytes<64>, tp::chunk_and_image_digest> t(to, {.ref = {1, 2}, .slices = wanted, .recipient = {7}},
+                                                                {}, 1);
+    if (!cut_after(p, t, victim)) {
+      EXPECT_GE(victim, 20u);
+      break;
+    }
+    const auto done = pull_after_restart(p, t, source);
+    ASSERT_TRUE(confirmed(done)) << ", frame " << victim;
+    EXPECT_EQ(p.left.status().completed, 1u);
+    expect_slices(mine, source, wanted);
+  }
+}
+
+TEST(Slices, One_that_the_owner_does_not_have_is_named) {
+  const model source = matrices().fill(1);
+  const auto refused = [&](const tp::tensor_slice& s, dtype type, std::vector<std::uint64_t> shape) {
+    model mine;
+    mine.add("c.bias", dtype::u8, {2}).add(std::string(s.name), type, std::move(shape)).ready();
+    const slices wanted{{"c.bias", 0, 2}, s};
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    const auto done = pull_into(p, mine, {.ref = {1, 2}, .slices = wanted});
+    EXPECT_TRUE(mine.untouched());
+    EXPECT_EQ(done ? "" : std::string(done.error().name.view()), s.name);
+    EXPECT_EQ(p.left.status().bytes_sent, 0u);
+    return code_of(done);
+  };
+  EXPECT_EQ(refused({"a.weight", 11, 13}, dtype::f32, {2, 7}), errc::out_of_range);
+  EXPECT_EQ(refused({"a.weight", 12, 13}, dtype::f32, {1, 7}), errc::out_of_range);
+  EXPECT_EQ(refused({"a.weight", ~0ull - 1, ~0ull}, dtype::f32, {1, 7}), errc::out_of_range);
+  EXPECT_EQ(refused({"d.hole", 8, 10}, dtype::f32, {2, 0}), errc::out_of_range);
+  EXPECT_EQ(refused({"step", 0, 1}, dtype::i64, {1}), errc::out_of_range) << "of a scalar";
+  EXPECT_EQ(refused({"e.packed", 1, 3}, dtype::f4, {2, 3}), errc::out_of_range) << "begins in the middle of a byte";
+  EXPECT_EQ(refused({"none", 0, 1}, dtype::f32, {1, 7}), errc::bad_request);
+  EXPECT_EQ(refused({"a.weight", 0, 2}, dtype::f32, {2, 8}), errc::schema_mismatch) << "another second extent";
+  EXPECT_EQ(refused({"a.weight", 0, 2}, dtype::u32, {2, 7}), errc::schema_mismatch) << "another dtype";
+}
+
+TEST(Slices, One_that_makes_no_sense_is_named_and_nothing_is_asked) {
+  const model source = matrices().fill(1);
+  const auto refused = [&](const slices& wanted) {
+    model mine;
+    mine.add("a.weight", dtype::f32, {3, 7}).add("step", dtype::i64, {}).ready();
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    const auto done = pull_into(p, mine, {.ref = {1, 2}, .slices = wanted});
+    EXPECT_TRUE(mine.untouched());
+    EXPECT_EQ(done ? "" : std::string(done.error().name.view()), wanted.back().name);
+    return code_of(done);
+  };
+  EXPECT_EQ(refused({{"a.weight", 3, 3}}), errc::invalid_argument) << "empty";
+  EXPECT_EQ(refused({{"a.weight", 5, 2}}), errc::invalid_argument) << "reversed";
+  EXPECT_EQ(refused({{"a.weight", 0, 0}}), errc::invalid_argument) << "which means all on the wire";
+  EXPECT_EQ(refused({{"c.bias", 0, 3}}), errc::invalid_argument) << "of no tensor of the destination";
+  EXPECT_EQ(refused({{"a.weight", 0, 3}, {"a.weight", 3, 6}}), errc::invalid_argument) << "two of one tensor";
+  EXPECT_EQ(refused({{"a.weight", 0, 4}}), errc::schema_mismatch) << "not as long as the destination";
+  EXPECT_EQ(refused({{"step", 0, 1}}), errc::schema_mismatch) << "of a scalar";
+
+  pair p;
+  p.left.publish(source, {1, 2}, 1);
+  const slices wanted{{"a.weight", 0, 3}};
+  tp::digest to;  // takes whatever is described, and cannot tell what a slice is of
+  tp::transfer<tp::digest, tp::fixed_bytes<64>, tp::image_digest> t(to, {.ref = {1, 2}, .slices = wanted}, {}, 1);
+  EXPECT_EQ(code_of(p.pull(t)), errc::invalid_argument);
+}
+
+TEST(Slices, An_owner_that_knows_none_is_told_by_what_it_locates) {
+  const model source = matrices().fill(1);
+  const slices wanted{{"a.weight", 2, 4}, {"c.bias", 0, 1}};
+  const auto from_an_older_one = [&](const slices& asked, model& mine) {
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    std::vector<tp::byte_range> ranges;
+    p.owner_lies = lie_about(tp::frame_kind::located, [&](tp::frame& m) {
+      std::vector<std::string_view> names;
+      for (const auto& t : mine.schema().entries()) names.push_back(t.name);
+      ranges.resize(names.size());
+      m.fingerprint = tp::detail::find_subset(source.schema(), names, {}, ranges)->fingerprint;
+      m.ranges = ranges;
+    });
+    return code_of(pull_into(p, mine, {.ref = {1, 2}, .slices = asked}));
+  };
+  model mine = room_for(source, wanted);
+  EXPECT_EQ(from_an_older_one(wanted, mine), errc::unsupported_request);
+  EXPECT_TRUE(mine.untouched());
+}
+
+TEST(Slices, A_request_for_many_is_no_longer_than_a_page) {
+  model source;
+  for (std::size_t i = 0; i < 100; ++i) source.add("p" + std::to_string(100 + i), dtype::f32, {2});
+  source.ready();
+  slices wanted;
+  for (const auto& t : source.schema().entries()) wanted.push_back({t.name, 0, 2});
+  tp::recipient<tp::fixed_bytes<64>> r({.ref = {1, 2}, .schema = &source.schema(), .slices = wanted}, {}, 1);
+  tp::frame m;
+  ASSERT_TRUE(r.next(m) && r.next(m));  // a description, and with it the first of the slices
+  ASSERT_EQ(m.kind, tp::frame_kind::locate);
+  EXPECT_EQ(m.slices.size(), m.names.size());
+  EXPECT_GT(m.names.size(), 20u);
+  EXPECT_LE(encode(m).size(), tp::default_limits::page_bytes);
+}
+
+TEST(Slices, Of_the_same_names_other_slices_have_other_digests) {
+  const model source = layers(3).fill(4);
+  pair p;
+  p.left.publish(source);
+  for (const std::uint64_t begin : {0, 1, 2, 1, 0, 5}) {
+    slices wanted;
+    for (const auto& t : source.schema().entries()) wanted.push_back({t.name, begin, begin + 2});
+    model mine = room_for(source, wanted);
+    ASSERT_TRUE(succeeded(pull_into(p, mine, {.ref = {1, 2}, .slices = wanted}))) << begin;
+    expect_slices(mine, source, wanted);
+  }
+}
+
+}  // namespace slices_test

@@ -1,0 +1,100 @@
+// Slices by the public interface: workers whose structs have a part of the rows of the owner's, over every transport.
+#include "network.hpp"
+
+#include <unistd.h>
+
+namespace slices_test {
+
+using namespace test;
+
+/// A quarter of `dense`: 32 of its 128 rows.
+struct quarter {
+  float w[32][784];
+  float b[32];
+};
+struct quarter_of_mlp {
+  quarter hidden;
+  std::int64_t step;
+};
+
+}  // namespace slices_test
+
+BOOST_HANA_ADAPT_STRUCT(slices_test::quarter, w, b);
+BOOST_HANA_ADAPT_STRUCT(slices_test::quarter_of_mlp, hidden, step);
+
+namespace slices_test {
+
+using slices = std::array<tp::tensor_slice, 2>;
+slices rows_of(std::uint64_t worker) {
+  const std::uint64_t begin = worker % 4 * 32;
+  return {{{"hidden.w", begin, begin + 32}, {"hidden.b", begin, begin + 32}}};
+}
+bool is_quarter(const quarter_of_mlp& mine, const mlp& whole, std::uint64_t worker) {
+  return std::memcmp(mine.hidden.w, whole.hidden.w[worker % 4 * 32], sizeof mine.hidden.w) == 0 &&
+         std::memcmp(mine.hidden.b, whole.hidden.b + worker % 4 * 32, sizeof mine.hidden.b) == 0 &&
+         mine.step == whole.step;
+}
+
+template <class Transport>
+struct OverTransport : testing::Test {};
+using transports = testing::Types<tp::tcp, tp::udp, tp::unix_socket>;
+TYPED_TEST_SUITE(OverTransport, transports);
+
+TYPED_TEST(OverTransport, Eight_workers_have_a_quarter_each) {
+  using owning = raw_net<mlp, TypeParam>;
+  using pulling = raw_net<quarter_of_mlp, TypeParam>;
+  const bool is_unix = std::is_same_v<TypeParam, tp::unix_socket>;
+  const std::string name = "@tensorpull-slices-" + std::to_string(::getpid());
+  auto owner = owning::downloader::open({.listen = is_unix ? name : std::string(any_port)});
+  ASSERT_TRUE(succeeded(owner));
+  const auto source = random_model<mlp>(1);
+  const auto ref = owner->add_tensors(*source, {.recipients = 8});
+  ASSERT_TRUE(succeeded(ref));
+  std::string at = name;
+  if constexpr (!std::is_same_v<TypeParam, tp::unix_socket>) at = local(owner->port());
+  serving server(*owner);
+  for (std::uint64_t worker = 0; worker < 8; ++worker) {
+    const auto mine = blank<quarter_of_mlp>();
+    const auto parts = rows_of(worker);
+    const auto done = pulling::download_tensors(at, *ref, *mine, {.slices = parts, .recipient = {worker + 1}});
+    ASSERT_TRUE(succeeded(done)) << worker;
+    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    EXPECT_EQ(done->bytes, sizeof(quarter) + sizeof(std::int64_t));
+    EXPECT_TRUE(is_quarter(*mine, *source, worker)) << worker;
+  }
+  server.stop();
+  const auto now = owner->status_of(*ref);
+  ASSERT_TRUE(now);
+  EXPECT_EQ(now->completed, 8u);
+  EXPECT_GE(now->bytes_sent, 2 * sizeof(dense) + 8 * sizeof(std::int64_t));
+  if (!std::is_same_v<TypeParam, tp::udp>)  // where what is lost is sent again
+    EXPECT_EQ(now->bytes_sent, 2 * sizeof(dense) + 8 * sizeof(std::int64_t));
+}
+
+TEST(SlicesOverASession, Are_pulled_by_either_end) {
+  using net = raw_net<mlp, tp::tcp>;
+  using part = raw_net<quarter_of_mlp, tp::tcp>;
+  auto listener = tp::tcp_listener::open(any_port);
+  ASSERT_TRUE(succeeded(listener));
+  const auto source = random_model<mlp>(2);
+  joined_thread other([&] {
+    auto s = net::session::connect(local(listener->port()));
+    ASSERT_TRUE(succeeded(s));
+    const auto ref = s->add_tensors(*source, {.recipients = 1});
+    const std::array refs{*ref};
+    EXPECT_TRUE(s->send(1, refs, {}));
+    EXPECT_TRUE(s->serve(tp::until_settled(*ref), 60s));
+  });
+  auto accepted = listener->accept(20s);
+  ASSERT_TRUE(succeeded(accepted));
+  auto s = part::session::over(std::move(*accepted));
+  ASSERT_TRUE(succeeded(s));
+  const auto told = s->receive(60s);
+  ASSERT_TRUE(succeeded(told));
+  const auto mine = blank<quarter_of_mlp>();
+  const auto parts = rows_of(3);
+  ASSERT_TRUE(succeeded(s->download_tensors(told->references[0], *mine, {.slices = parts})));
+  EXPECT_TRUE(is_quarter(*mine, *source, 3));
+}
+
+}  // namespace slices_test
