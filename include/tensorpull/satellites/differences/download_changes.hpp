@@ -1,4 +1,4 @@
-// Updates a model by a difference, by the tensors that have changed, or by a pull of the whole.
+// Updates a model by a difference (delta update), by the tensors that have changed, or by a pull of the whole.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
