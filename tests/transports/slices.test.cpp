@@ -1,9 +1,8 @@
 // Slices by the public interface: workers whose structs have a part of the rows of the owner's.
 #include "network.hpp"
+#include "support/own_folder.hpp"
 
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
-
-#include <unistd.h>
 
 namespace slices_test {
 
@@ -46,7 +45,7 @@ TYPED_TEST(OverTransport, Eight_workers_have_a_quarter_each) {
   using owning = raw_net<mlp, TypeParam>;
   using pulling = raw_net<quarter_of_mlp, TypeParam>;
   const bool is_unix = std::is_same_v<TypeParam, tp::unix_socket>;
-  const std::string name = "@tensorpull-slices-" + std::to_string(::getpid());
+  const std::string name = abstract_name();
   auto owner = owning::downloader::open({.listen = is_unix ? name : std::string(any_port)});
   ASSERT_TRUE(succeeded(owner));
   const auto source = random_model<mlp>(1);

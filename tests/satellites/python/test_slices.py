@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 
 import numpy as np
 import pytest
-from processes import eventually
+from processes import JoinedThread, eventually
 
 import tensorpull
 from tensorpull import Error, Session
@@ -70,7 +69,7 @@ def test_eight_workers_with_a_quarter_each_pull_one_model_in_the_bytes_of_two(ow
         except BaseException as e:  # noqa: B902: the test's thread raises it
             errors.append(e)
 
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    workers = [JoinedThread(target=work, args=(i,), daemon=True) for i in range(8)]
     for each in workers:
         each.start()
     for each in workers:
@@ -124,7 +123,7 @@ def test_over_a_session():
                 session.send(1, b"", refs)
                 session.serve(refs[0])
 
-        serving = threading.Thread(target=serve)
+        serving = JoinedThread(target=serve, daemon=True)
         serving.start()
         with Session(door.address) as session:
             ref = session.receive().references[0]

@@ -7,11 +7,10 @@ import contextlib
 import gc
 import socket
 import threading
-import time
 
 import numpy as np
 import pytest
-from processes import eventually
+from processes import JoinedThread, be_slow, eventually
 
 import tensorpull
 from tensorpull import Error, Session, aio
@@ -70,8 +69,7 @@ def test_what_is_not_taken_yet_has_a_bound(owner, memory, monkeypatch):
             assert eventually(lambda: hand.held + 256_000 > memory and hand.ready), "the room is full"
             held = hand.held
             assert held <= max(memory, 256_000)
-            time.sleep(0.1)
-            assert hand.held == held
+            assert not eventually(lambda: hand.held != held, 0.1)
         assert len(list(stream)) == len(there) - 4
         assert 256_000 <= most <= max(memory, 256_000)
 
@@ -158,8 +156,7 @@ def test_the_owner_hears_of_the_end_when_the_last_one_was_taken(owner):
     stream = tensorpull.stream(owner.address, ref)
     for _ in there:
         next(stream)
-    time.sleep(0.2)
-    assert owner.status(ref).completed == 0 and stream.receipt is None
+    assert not eventually(lambda: owner.status(ref).completed, 0.2) and stream.receipt is None
     assert list(stream) == [] and owner.wait(ref, 60) and stream.receipt.confirmed
 
 
@@ -278,7 +275,7 @@ def test_a_slow_loop_is_no_silent_owner(owner):
     there = model(4)
     ref = owner.add_tensors(there, recipients=1)
     for _name, _tensor in tensorpull.stream(owner.address, ref, memory=0, chunk_size=20_000, per_request_timeout=0.5, retries=1000, recipient="slow"):
-        time.sleep(0.8)
+        be_slow(0.8)
     assert owner.wait(ref, 60) and owner.outcome(ref).verdict == "completed"
 
 
@@ -310,7 +307,7 @@ def test_over_a_session_which_goes_on_afterwards():
                 session.send(1, b"", refs)
                 session.serve(refs)
 
-        serving = threading.Thread(target=serve)
+        serving = JoinedThread(target=serve, daemon=True)
         serving.start()
         with Session(door.address) as session:
             first, second = session.receive().references
