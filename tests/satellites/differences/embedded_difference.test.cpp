@@ -160,7 +160,7 @@ std::uint64_t digits_behind(std::string_view header, std::string_view key) {
   return at == std::string_view::npos ? 0 : *tp::detail::hex_number(header.substr(at + key.size() + 3, 16));
 }
 /// A device sends what stands still, too: the tensors that a host sends have its bytes, and the others move by nothing.
-template <class Image>
+template <class Image, class Scheme>
 void has_the_bytes_of(const byte_vector& mine, const tp::dynamic_image& theirs, const model& base) {
   const byte_vector all = bytes_of(theirs);
   const tp::image_schema& some = theirs.schema();
@@ -189,7 +189,7 @@ void has_the_bytes_of(const byte_vector& mine, const tp::dynamic_image& theirs, 
     }
     const auto of_model = base.source().schema->entries();
     const auto was = std::ranges::find_if(of_model, same_name);
-    if (was != of_model.end() && !tp::detail::is_narrowed(was->type)) {
+    if (was != of_model.end() && !Scheme::narrows(was->name, was->type, was->extents())) {
       const auto* const bytes = base.source().address(static_cast<std::size_t>(was - of_model.begin()));
       EXPECT_TRUE(here.empty() || std::memcmp(here.data(), bytes, here.size()) == 0) << t.name;
     } else {
@@ -214,7 +214,7 @@ void compare(double width) {
     ASSERT_TRUE(succeeded(theirs));
     using image = tp::embedded_image<difference<Model, N, Which>>;
     const byte_vector expected = read_all(mine, image::image_bytes);
-    has_the_bytes_of<image>(expected, theirs->model(), host_base);
+    has_the_bytes_of<image, tp::blocks_of_8_bits<N, Which>>(expected, theirs->model(), host_base);
     for (const std::size_t piece : {1u, 7u, 48u, 64u, 512u, 1000u, 1u << 20})
       ASSERT_TRUE(read_all(mine, piece) == expected) << piece << ' ' << round;
     // what a block's scale was before does not matter

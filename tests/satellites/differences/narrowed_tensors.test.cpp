@@ -24,10 +24,12 @@ using ::test::succeeded;
 constexpr bool matrix(std::initializer_list<std::uint64_t> shape, std::size_t block = 256) {
   return matrices::narrows("w", {shape.begin(), shape.size()}, block);
 }
-static_assert(matrix({16, 16}) && matrix({1, 256}) && matrix({4, 4, 4, 4}) && matrix({2, 1u << 20}));
-static_assert(!matrix({}) && !matrix({1u << 20}) && !matrix({15, 17}) && !matrix({0, 1000}) && !matrix({1000, 0}));
-constexpr std::uint64_t huge = std::uint64_t{1} << 63;
-static_assert(matrix({huge, huge}) && matrix({2, huge}) && !matrix({huge, huge, 0}), "products do not overflow");
+TEST(Matrices, Have_two_dimensions_and_the_elements_of_a_block) {
+  EXPECT_TRUE(matrix({16, 16}) && matrix({1, 256}) && matrix({4, 4, 4, 4}) && matrix({2, 1u << 20}));
+  EXPECT_FALSE(matrix({}) || matrix({1u << 20}) || matrix({15, 17}) || matrix({0, 1000}) || matrix({1000, 0}));
+  constexpr std::uint64_t huge = std::uint64_t{1} << 63;
+  EXPECT_TRUE(matrix({huge, huge}) && matrix({2, huge}) && !matrix({huge, huge, 0})) << "products do not overflow";
+}
 
 /// A convolution, a small kernel, running variances of unlike size, a bias, and a counter.
 struct network {

@@ -114,8 +114,8 @@ def test_a_recipient_that_missed_rounds_pulls_the_difference_to_the_base_that_it
     for _ in range(3):
         versions.append(dict(copy(versions[-1])))
         at = torch.randperm(400_000)[:4000]
-        versions[-1]["w"].view(torch.int16)[at] ^= 1
-    versions[2]["b"].view(torch.int16)[7] ^= 1  # and back again: those of version 1 and 2 differ by other tensors
+        versions[-1]["w"].view(torch.int16).view(-1)[at] ^= 1
+    versions[2]["b"].view(torch.int16).view(-1)[7] ^= 1  # and back again: those of version 1 and 2 differ by other tensors
     now = versions[3]
     ref = owner.add_tensors(now, recipients=4, base=[versions[2], versions[1]])
     nbytes = sum(t.numel() * t.element_size() for t in now.values())
