@@ -14,6 +14,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -62,6 +63,7 @@ tree read(const fs::path& at) {
 class Directories : public testing::Test {
   test::own_folder folder_;
   std::stop_source stop_;
+  std::list<tree> trees_;
   std::vector<std::unique_ptr<tp::dynamic_image>> lies_;
   std::vector<std::unique_ptr<tp::image_with_tensor_digests>> with_;
 
@@ -86,7 +88,8 @@ class Directories : public testing::Test {
     return owner->add_image(images.back()->source(), options);
   }
   /// Tensors of bytes that claim to be files.
-  tp::reference publish_as(const tree& files, std::string_view digests = {}) {
+  tp::reference publish_as(const tree& given, std::string_view digests = {}) {
+    const tree& files = trees_.emplace_back(given);
     std::vector<tp::tensor_view> views;
     std::vector<std::uint64_t> sizes;
     sizes.reserve(files.size());
