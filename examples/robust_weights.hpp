@@ -1,6 +1,6 @@
 // Functions for weighing::finish that look at the Gram matrix of the updates' differences only: no further pass over
 // the elements, however often they iterate. A distance that is no number, because an update has NaN or is too large, is
-// infinite: that update has weight 0.
+// infinite: that update has weight 0. Own weights are capped at their median, since they are the peers' word.
 #pragma once
 
 #include <tensorpull/consumers/average/weighing.hpp>
@@ -45,7 +45,7 @@ struct krum {
     for (std::size_t i = 0; i < n; ++i) order[i] = i;
     std::ranges::stable_sort(order, {}, [&](std::size_t i) { return score[i]; });
     for (std::size_t k = 0; k < n; ++k)
-      to.weights[order[k]] = k < keep && std::isfinite(score[order[k]]) ? of.updates[order[k]].weight : 0;
+      to.weights[order[k]] = k < keep && std::isfinite(score[order[k]]) ? of.capped_weight(order[k]) : 0;
   }
 };
 
@@ -67,7 +67,7 @@ struct geometric_median {
     for (std::size_t i = 0; i < n; ++i) {
       to.weights[i] = 0;
       for (std::size_t j = 0; j < n && std::isfinite(of.norms[i]); ++j)
-        if (std::isfinite(of.norms[j])) across[i] += of.updates[j].weight * std::sqrt(squared_distance(of, i, j));
+        if (std::isfinite(of.norms[j])) across[i] += of.capped_weight(j) * std::sqrt(squared_distance(of, i, j));
       if (std::isfinite(of.norms[i]) && (nearest == n || across[i] < across[nearest])) nearest = i;
     }
     if (nearest == n) return;  // no weight is above 0, which is an error
@@ -85,7 +85,7 @@ struct geometric_median {
         if (to.weights[i] > 0) own += to.weights[i] * across[i];
       for (std::size_t i = 0; i < n; ++i) {
         const double distance = std::sqrt(squared_distance(of.product(i, i) - 2 * across[i] + own));
-        to.weights[i] = of.updates[i].weight / std::max(distance, least);
+        to.weights[i] = of.capped_weight(i) / std::max(distance, least);
       }
     }
   }

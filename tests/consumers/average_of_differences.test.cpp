@@ -37,10 +37,12 @@ tp::result<void> add(Average& to, const model& from, double weight, const tp::up
 
 /// The mean of all parts, in `result`.
 template <class Average = weighted_average<>>
-void mean_of(model& result, const model* base, const std::vector<part>& parts, std::uint64_t chunk_bytes = 4096) {
+void mean_of(model& result, const model* base, const std::vector<part>& parts, std::uint64_t chunk_bytes = 4096,
+             bool refuse_no_numbers = true) {
   auto buffers = *chunk_buffers::make(chunk_bytes);
-  auto average = Average::make(result.destination(), buffers,
-                               {.base = base != nullptr ? base->source() : tp::source_view{}});
+  auto average = Average::make(
+      result.destination(), buffers,
+      {.base = base != nullptr ? base->source() : tp::source_view{}, .refuse_no_numbers = refuse_no_numbers});
   ASSERT_TRUE(average);
   std::uint64_t peer = 0;
   for (const part& p : parts) ASSERT_TRUE(add(*average, *p.from, p.weight, tp::recipient_id{++peer}, chunk_bytes));
@@ -209,7 +211,7 @@ TEST(AverageOfDifferences, Of_what_is_no_number_is_as_without_a_base) {
     for (std::size_t i = 0; i < 4; ++i) columns[i].push_back(row[i]);
   const model base = floats(columns[0]), one = floats(columns[1]), two = floats(columns[2]);
   model result = floats(columns[0]);
-  mean_of(result, &base, {{&one, 1}, {&two, 3}});
+  mean_of(result, &base, {{&one, 1}, {&two, 3}}, 4096, false);
   const auto got = floats_of(result);
   for (std::size_t i = 0; i < got.size(); ++i) {
     const float expected = columns[3][i];
@@ -231,7 +233,7 @@ void a_value_that_is_no_number() {
     const model bad = floats({2, -infinity, nan, none});
     model result = floats({0, 0, 0, 0});
     auto buffers = *tp::chunk_buffers::make(4096);
-    auto average = *Average::make(result.destination(), buffers, {.base = base.source(), .refuse_no_numbers = true});
+    auto average = *Average::make(result.destination(), buffers, {.base = base.source()});
     const auto add = [&](const model& from, const char* peer) {
       typename Average::update update(average, 1, {tp::update_peer(peer), 1});
       return feeder(update, from, 4096).run();
@@ -247,6 +249,59 @@ void a_value_that_is_no_number() {
 TEST(AverageOfDifferences, A_value_that_is_no_number_fails_its_update_by_name_unless_the_base_has_it) {
   a_value_that_is_no_number<tp::weighted_average<>>();
   a_value_that_is_no_number<tp::weighted_average<tp::partial_updates::staged>>();
+}
+
+TYPED_TEST(AverageOfDifferences, A_value_that_is_no_number_is_an_error_with_its_client_and_its_tensor) {
+  const auto three = [] {
+    model m;
+    m.add("a", dtype::f64, {700}).add("b", dtype::f32, {3000}).add("c", dtype::f32, {3000});
+    return std::move(m.ready());
+  };
+  for (const char* const name : {"a", "b", "c"}) {
+    model base = three(), result = three(), good = three(), bad = three();
+    for (model* const m : {&base, &good, &bad}) fill_values(*m, 3);
+    const auto all = bad.destination().schema->entries();
+    const auto at = static_cast<std::size_t>(std::ranges::find(all, name, &tp::tensor_entry::name) - all.begin());
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const double wide_nan = std::numeric_limits<double>::quiet_NaN();
+    std::byte* const last = bad.destination().address(at) + all[at].size_bytes();
+    if (all[at].type == dtype::f64) std::memcpy(last - 8, &wide_nan, 8);
+    else std::memcpy(last - 4, &nan, 4);
+    for (const bool with_base : {true, false}) {
+      auto buffers = *chunk_buffers::make(4096);
+      auto average = *TypeParam::make(result.destination(), buffers,
+                                      {.base = with_base ? base.source() : tp::source_view{}});
+      const auto refused = add(average, bad, 1, "site-2");
+      ASSERT_EQ(code_of(refused), errc::value_out_of_range);
+      EXPECT_EQ(refused.error().name.view(), "site-2");
+      const auto* const record = average.find("site-2");
+      ASSERT_LT(record->refused_tensor, average.schema().tensor_count);
+      EXPECT_EQ(average.schema().tensors[record->refused_tensor].name, name);
+      if (record->added_bytes == 0) {  // it may come again
+        ASSERT_TRUE(add(average, good, 1, "site-2"));
+        EXPECT_EQ(record->refused_tensor, tp::update_record::no_tensor);
+      }
+    }
+  }
+}
+
+TYPED_TEST(AverageOfDifferences, A_weight_is_capped_where_a_client_gives_it) {
+  const model base = floats({0, 0, 0, 0}), honest = floats({1, 1, 1, 1}), hostile = floats({-1, -1, -1, -1});
+  for (const bool capped : {true, false}) {
+    model result = floats({7, 7, 7, 7});
+    auto buffers = *chunk_buffers::make(4096);
+    auto average = *TypeParam::make(result.destination(), buffers,
+                                    {.base = base.source(), .heaviest = capped ? 1000.0 : 0x1p60});
+    for (std::uint64_t peer = 1; peer <= 9; ++peer) ASSERT_TRUE(add(average, honest, 600, tp::recipient_id{peer}));
+    ASSERT_TRUE(add(average, hostile, 6e9, tp::recipient_id{10}));
+    EXPECT_EQ(average.updates().back().weight, capped ? 1000 : 6e9);
+    ASSERT_TRUE(average.finish());
+    for (const float v : floats_of(result)) EXPECT_NEAR(v, capped ? (9 * 600 - 1000) / (9 * 600 + 1000.0) : -1.0, 1e-5);
+  }
+  model result = floats({0});
+  auto buffers = *chunk_buffers::make(4096);
+  for (const double none : {0.0, -1.0, 0x1p61, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_EQ(code_of(TypeParam::make(result.destination(), buffers, {.heaviest = none})), errc::invalid_argument);
 }
 
 /// The largest distance from the mean in long double, in units of the last place of the old value.
@@ -345,7 +400,8 @@ TEST(AverageOfDifferences, In_place_that_goes_on_is_the_mean_of_all) {
   const model one = floats({3, -0.0f, 5, 5, nan, 2}), two = floats({7, -0.0f, 9, 9, 9, infinity}),
               three = floats({11, -0.0f, 13, 13, 13, 2});
   auto buffers = *chunk_buffers::make(4096);
-  auto average = *weighted_average<>::make(here.destination(), buffers, {.base = here.source()});
+  auto average = *weighted_average<>::make(here.destination(), buffers,
+                                           {.base = here.source(), .refuse_no_numbers = false});
   ASSERT_TRUE(add(average, one, 1, "one"));
   ASSERT_TRUE(average.finish());
   EXPECT_EQ(bits_of(floats_of(here)), bits_of({3, -0.0f, 5, 5, nan, 2}));

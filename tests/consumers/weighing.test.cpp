@@ -330,6 +330,27 @@ TEST(Weighing, A_counter_beside_the_weights_hides_no_hostile_update_and_has_the_
   EXPECT_EQ(first, (std::int64_t{1} << 53) + 1) << "the bits of an update's element";
 }
 
+// A number of samples is a site's own word. The hostile update is as long as the others.
+TEST(Weighing, A_weight_of_billions_decides_nothing_unless_weights_are_the_programs_own) {
+  one_hostile r(false);
+  const auto old = values(r.base);
+  for (std::size_t k = 0; k < old.size(); ++k) set(r.updates[3], k, static_cast<float>(old[k] - 0.0125));
+  auto w = *weighing::make(r.result.destination(), r.base.source(), 10);
+  for (std::size_t i = 0; i < 10; ++i)
+    ASSERT_TRUE(w.add({tp::recipient_id{i + 1}, i == 3 ? 6e9 : 600 + static_cast<double>(i), r.updates[i].source()}));
+  EXPECT_EQ(w.look()->median_weight, 605);
+  ASSERT_TRUE(w.finish(tp::clip_norms{}));
+  EXPECT_NEAR(r.step(), 0.0125 * 0.8, 0.0003);
+  ASSERT_TRUE(w.finish(tp::clip_norms{.heaviest = 700}));
+  EXPECT_NEAR(r.step(), 0.0125 * (9 * 605.0 - 700) / (9 * 605 + 700), 0.0003);
+  ASSERT_TRUE(w.finish(tp::clip_norms{.heaviest = infinity}));
+  EXPECT_NEAR(r.step(), -0.0125, 0.0003);
+  ASSERT_TRUE(w.finish(examples::krum{.hostile = 1, .keep = 10}));
+  EXPECT_NEAR(r.step(), 0.0125 * 0.8, 0.0003);
+  ASSERT_TRUE(w.finish(examples::geometric_median{}));
+  EXPECT_GT(r.step(), 0.0125 * 0.8);
+}
+
 TEST(Weighing, Robust_weights_are_0_for_NaN_and_for_updates_that_are_too_large_to_be_compared) {
   for (const double value : {no_number, infinity, 1.3e154})
     for (const std::size_t first : {0U, 4U, 8U}) {
@@ -430,16 +451,18 @@ TEST(Weighing, Bad_weights_are_errors_and_nothing_is_written) {
   refused({1, 1, 1}, -1, "2");
   refused({0, 0, 0}, 1, "");
   refused({1e308, 1e308, 1}, 1, "");
-  for (const double longest : {-1.0, no_number, -infinity}) {
-    const auto done = w.finish(tp::clip_norms{longest});
-    EXPECT_EQ(code_of(done), errc::invalid_argument) << longest;
-    EXPECT_EQ(r.result.image_bytes(), before);
-  }
+  for (const double none : {-1.0, no_number, -infinity})
+    for (const auto clip : {tp::clip_norms{.longest = none}, tp::clip_norms{.heaviest = none}}) {
+      const auto done = w.finish(clip);
+      ASSERT_EQ(code_of(done), errc::invalid_argument) << none;
+      EXPECT_EQ(done.error().name.view(), "") << "the mistake is the program's, and no peer's";
+      EXPECT_EQ(r.result.image_bytes(), before);
+    }
 }
 
 TEST(Weighing, An_update_with_what_is_no_number_is_refused_by_name_before_the_function_is_called) {
   for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    round r(3, 9, {dtype::f32});
+    round r(3, 9, {dtype::f64, dtype::f32, dtype::bf16});
     set(r.updates[1], 700, value);
     auto w = r.made();
     const auto before = r.result.image_bytes();
@@ -451,6 +474,7 @@ TEST(Weighing, An_update_with_what_is_no_number_is_refused_by_name_before_the_fu
     for (const auto& done : {w.finish(call), w.trimmed_mean(1)}) {
       ASSERT_EQ(code_of(done), errc::value_out_of_range);
       EXPECT_EQ(done.error().name.view(), "2");
+      EXPECT_EQ(done.error().at, 1U) << "the second tensor";
     }
     EXPECT_FALSE(called);
     EXPECT_EQ(r.result.image_bytes(), before);

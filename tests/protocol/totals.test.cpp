@@ -54,6 +54,25 @@ TEST_F(Totals, One_that_vanishes_and_returns_has_asked_when_it_did_first) {
   EXPECT_EQ(o.totals().transfers.completed_ms, 3000u);
 }
 
+TEST_F(Totals, Whoever_takes_what_is_beside_a_reference_is_one_recipient) {
+  publish(counted(1));
+  ASSERT_TRUE(o.publish(m.source(), version, true, other, o.transaction_of(id), tp::detail::tells_nobody{}, true));
+  owner::peer a, b;
+  const auto recipients = [&] {
+    const tp::owner_totals totals = o.totals();
+    std::uint64_t all = 0;
+    for (const std::uint64_t n : totals.recipients) all += n;
+    return all;
+  };
+  say(a, ask(kind::describe, ada, other));
+  EXPECT_EQ(recipients(), 0U);
+  EXPECT_EQ(o.totals().active, 1U);
+  say(b, ask(kind::describe, ada));
+  EXPECT_EQ(recipients(), 1U);
+  EXPECT_EQ(complete(b, ada), status::ok);
+  EXPECT_EQ(recipients(), 1U);
+}
+
 TEST_F(Totals, A_look_over_the_tables_sees_every_row) {
   publish(counted(0));
   owner::peer a;

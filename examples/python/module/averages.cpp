@@ -23,9 +23,14 @@ class average {
 
  public:
   average(const py::sequence& described, const py::object& base, py::object keep, std::uint64_t chunk_bytes,
-          std::size_t max_peers, bool refuse_no_numbers)
+          std::size_t max_peers, bool refuse_no_numbers, double longest, double heaviest)
       : keep_(std::move(keep)), image_(tensor_table(described).to_write()), base_(tensor_table::to_write(base)),
-        buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))), average_(made(max_peers, refuse_no_numbers)) {}
+        buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))),
+        average_(made({.base = base_ ? base_->source() : source_view{},
+                       .max_peers = max_peers,
+                       .refuse_no_numbers = refuse_no_numbers,
+                       .longest = longest,
+                       .heaviest = heaviest})) {}
 
   /// Of what the other end of a session has published only `staged` takes any: a session has a digest of the whole
   /// alone, so the update has to land before it is added.
@@ -60,10 +65,15 @@ class average {
   std::uint64_t round() const { return average_.round(); }
   py::list updates() const {
     py::list all;
-    for (const update_record& u : average_.updates())
-      all.append(
-          py::make_tuple(u.peer.id().value, std::string(to_string(u.state)), u.weight, u.added_bytes, u.version));
+    for (const update_record& u : average_.updates()) {
+      const bool refused = u.refused_tensor < average_.schema().tensor_count;
+      all.append(py::make_tuple(u.peer.id().value, std::string(to_string(u.state)), u.weight, u.added_bytes, u.version,
+                                u.norm, to_text(refused ? average_.schema().tensors[u.refused_tensor].name : "")));
+    }
     return all;
+  }
+  void clip(double longest) {
+    if constexpr (Partial == partial_updates::staged) value_or_raise(average_.clip(longest));
   }
   std::size_t whole_updates() const { return average_.whole_updates(); }
   std::size_t partial_updates() const { return average_.partial_update_count(); }
@@ -94,13 +104,9 @@ class average {
     r.version = version;
     return to.finish(r);
   }
-  average_type made(std::size_t max_peers, bool refuse_no_numbers) {
-    const source_view base = base_ ? base_->source() : source_view{};
+  average_type made(const average_options& options) {
     // it clears the sums: gigabytes for a large model
-    auto one = without_lock([&] {
-      return average_type::make(image_.destination(), buffers_,
-                                {.base = base, .max_peers = max_peers, .refuse_no_numbers = refuse_no_numbers});
-    });
+    auto one = without_lock([&] { return average_type::make(image_.destination(), buffers_, options); });
     if (!one && one.error().code == errc::schema_mismatch)
       raise(
           one.error().code, one.error().name.view(),
@@ -122,9 +128,11 @@ template <partial_updates Partial>
 void bind(py::module_& m, const char* name) {
   using type = average<Partial>;
   py::class_<type>(m, name)
-      .def(py::init<const py::sequence&, const py::object&, py::object, std::uint64_t, std::size_t, bool>())
+      .def(py::init<const py::sequence&, const py::object&, py::object, std::uint64_t, std::size_t, bool, double,
+                    double>())
       .def("pull", &type::pull)
       .def("add", &type::add)
+      .def("clip", &type::clip)
       .def("finish", &type::finish)
       .def("reset", &type::reset)
       .def_property_readonly("round", &type::round)

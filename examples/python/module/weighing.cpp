@@ -100,7 +100,12 @@ class whole_updates {
   void end(F f, const std::optional<py::error_already_set>& thrown = {}) {
     const auto done = without_lock(f);
     if (thrown) throw *thrown;
-    if (!done) raise(done.error());
+    if (done) return;
+    const error& e = done.error();
+    if (e.code != errc::value_out_of_range || e.at >= image_.schema().tensor_count) raise(e);
+    const std::string tensor(image_.schema().tensors[e.at].name);
+    raise(e, false,
+          "the update has infinities or NaNs, or a difference that is too large, in the tensor '" + tensor + "'");
   }
 
   py::object keep_;

@@ -151,8 +151,8 @@ byte_vector read_all(const D& from, std::size_t piece) {
 
 template <class Model>
 using in_memory = tp::model_landing<Model>;
-template <class Model, std::size_t N = 256>
-using difference = tp::embedded_difference<Model, in_memory<Model>, N>;
+template <class Model, std::size_t N = 256, class Which = tp::every_tensor>
+using difference = tp::embedded_difference<Model, in_memory<Model>, N, Which>;
 
 /// The number of 16 digits behind a key in a header; 0: there is none.
 std::uint64_t digits_behind(std::string_view header, std::string_view key) {
@@ -198,7 +198,7 @@ void has_the_bytes_of(const byte_vector& mine, const tp::dynamic_image& theirs, 
   }
 }
 
-template <class Model, std::size_t N>
+template <class Model, std::size_t N, class Which = tp::every_tensor>
 void compare(double width) {
   auto base = some<Model>(1);
   for (std::uint64_t round = 2; round < 4; ++round) {
@@ -206,12 +206,13 @@ void compare(double width) {
     std::memcpy(static_cast<void*>(now.get()), base.get(), sizeof(Model));
     step(*now, round, width);
     in_memory<Model> landed(*base);
-    difference<Model, N> mine(*now, landed);
+    difference<Model, N, Which> mine(*now, landed);
     ASSERT_TRUE(mine.prepare());
     const model host_now = on_a_host(*now), host_base = on_a_host(*base);
-    const auto theirs = tp::narrowed_difference<tp::blocks_of_8_bits<N>>::make(views(host_now), views(host_base));
+    const auto theirs = tp::narrowed_difference<tp::blocks_of_8_bits<N, Which>>::make(views(host_now),
+                                                                                      views(host_base));
     ASSERT_TRUE(succeeded(theirs));
-    using image = tp::embedded_image<difference<Model, N>>;
+    using image = tp::embedded_image<difference<Model, N, Which>>;
     const byte_vector expected = read_all(mine, image::image_bytes);
     has_the_bytes_of<image>(expected, theirs->model(), host_base);
     for (const std::size_t piece : {1u, 7u, 48u, 64u, 512u, 1000u, 1u << 20})
@@ -224,7 +225,7 @@ void compare(double width) {
       ASSERT_TRUE(mine.read(at, part));
       ASSERT_EQ(std::memcmp(part.data(), expected.data() + image::header_bytes + at, part.size()), 0) << at;
     }
-    tp::embedded_owner<difference<Model, N>, 512> owner;
+    tp::embedded_owner<difference<Model, N, Which>, 512> owner;
     owner.publish(mine, id, 7);
     tp::xxh3_64 hash;
     hash.update(expected);
@@ -235,6 +236,8 @@ void compare(double width) {
 TEST(EmbeddedDifference, Has_the_bytes_and_the_digest_of_a_host_for_every_type_block_and_step) {
   for (const double width : {0.0, 1e-40, 1e-6, 1e-3, 10.0}) {
     compare<all_types, 256>(width);
+    compare<all_types, 256, tp::matrices>(width);
+    compare<all_types, 7, tp::tensors_named<"more", "brain", "steps">>(width);
     compare<all_types, 16>(width);
     compare<all_types, 7>(width);
     compare<floats, 256>(width);
@@ -512,7 +515,7 @@ struct lie {
 
 template <>
 struct tensorpull::embedded_image<embedded_difference_test::lie>
-    : tensorpull::detail::embedded::narrowed_image<embedded_difference_test::floats, 256> {
+    : tensorpull::detail::embedded::narrowed_image<embedded_difference_test::floats, tensorpull::blocks_of_8_bits<>> {
   using lie = embedded_difference_test::lie;
   using model_type = lie;
   static bool read(const lie& from, std::uint32_t at, std::span<std::byte> out) noexcept {

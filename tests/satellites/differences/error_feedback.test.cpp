@@ -17,6 +17,9 @@ using namespace tensorpull;
 using ::test::code_of;
 using ::test::succeeded;
 
+using in_4_bits = blocks_of_4_bits<>;
+using feedback = error_feedback<in_4_bits>;
+
 constexpr dtype type_of(float) { return dtype::f32; }
 constexpr dtype type_of(double) { return dtype::f64; }
 constexpr dtype type_of(float16) { return dtype::f16; }
@@ -55,7 +58,7 @@ TYPED_TEST(ErrorFeedback, Takes_no_variance_below_zero) {
   using T = TypeParam;
   std::mt19937_64 random(7);
   std::lognormal_distribution<double> variance(0, 1.5);
-  error_feedback<> left;
+  feedback left;
   for (int round = 0; round < 20; ++round) {
     model<T> now, sent;
     for (auto* w : {&now.a, &now.b})
@@ -72,7 +75,7 @@ TYPED_TEST(ErrorFeedback, Takes_no_variance_below_zero) {
 /// A small variance beside a large one, which no code can reach from its base: one round later it can, and is right.
 TYPED_TEST(ErrorFeedback, An_error_that_cannot_be_sent_does_not_grow) {
   using T = TypeParam;
-  error_feedback<> left;
+  feedback left;
   for (int round = 0; round < 100; ++round) {
     model<T> now, sent;
     for (T& v : now.a) v = element<T>(0.02);
@@ -93,7 +96,7 @@ TYPED_TEST(ErrorFeedback, Brings_what_was_left_out_with_a_later_step) {
   using T = TypeParam;
   std::mt19937_64 random(1);
   std::normal_distribution<double> normal(0, 1e-2);
-  error_feedback<> left;
+  feedback left;
   double without = 0, with = 0, meant_sum = 0;
   std::vector<double> meant(301), got(301), alone(301);
   for (int round = 0; round < 40; ++round) {
@@ -110,7 +113,7 @@ TYPED_TEST(ErrorFeedback, Brings_what_was_left_out_with_a_later_step) {
     EXPECT_EQ(base.steps[1], round) << "integers travel whole";
     EXPECT_EQ(now.steps, here.steps);
     auto untouched = here;
-    ASSERT_TRUE(narrowed_step<blocks_of_4_bits<>>::make(
+    ASSERT_TRUE(narrowed_step<in_4_bits>::make(
         [&] {
           auto v = untouched.views();
           return std::vector<tensor_view>(v.begin(), v.end());
@@ -134,7 +137,7 @@ TYPED_TEST(ErrorFeedback, Brings_what_was_left_out_with_a_later_step) {
 
 TYPED_TEST(ErrorFeedback, Keeps_nothing_twice_and_nothing_of_another_model) {
   using T = TypeParam;
-  error_feedback<> left;
+  feedback left;
   model<T> base, now;
   for (std::size_t i = 0; i < 301; ++i) now.a[i] = element<T>(0.01 * static_cast<double>(i % 50));
   ASSERT_TRUE(left.step(now.views(), base.views()));
@@ -170,7 +173,7 @@ TYPED_TEST(ErrorFeedback, Keeps_nothing_twice_and_nothing_of_another_model) {
   EXPECT_TRUE(bad == all_that_was_left);
 
   // and after a move
-  error_feedback<> moved_left = std::move(left);
+  feedback moved_left = std::move(left);
   model<T> next, again;
   const T now_left = element<T>(detail::widened(bad.a[3]) - detail::widened(zero.a[3]));
   next.a[4] = element<T>(-1.0);  // or errors below zero would wait
@@ -180,7 +183,7 @@ TYPED_TEST(ErrorFeedback, Keeps_nothing_twice_and_nothing_of_another_model) {
 
 TYPED_TEST(ErrorFeedback, Leaves_all_as_it_was_if_the_lists_do_not_fit) {
   using T = TypeParam;
-  error_feedback<> left;
+  feedback left;
   model<T> base, now;
   for (std::size_t i = 0; i < 301; ++i) now.a[i] = element<T>(0.01 * static_cast<double>(i % 50));
   ASSERT_TRUE(left.step(now.views(), base.views()));
@@ -217,7 +220,7 @@ TYPED_TEST(ErrorFeedback, Leaves_all_as_it_was_if_the_lists_do_not_fit) {
 
 TYPED_TEST(ErrorFeedback, Takes_another_model_after_a_step_that_failed) {
   using T = TypeParam;
-  error_feedback<> left;
+  feedback left;
   model<T> base, now;
   auto other = now.views(), from = base.views();
   other[0].name = from[0].name = "c";
@@ -234,7 +237,7 @@ TYPED_TEST(ErrorFeedback, Never_makes_what_is_finite_infinite) {
     using word = detail::element_bits<T>;
     const double infinity = std::numeric_limits<double>::infinity();
     const T most = std::bit_cast<T>(static_cast<word>(std::bit_cast<word>(element<T>(infinity)) - 1));
-    error_feedback<> left;
+    feedback left;
     for (int round = 0; round < 4; ++round) {
       model<T> base, now;
       for (std::size_t i = 0; i < 301; ++i)
@@ -245,6 +248,86 @@ TYPED_TEST(ErrorFeedback, Never_makes_what_is_finite_infinite) {
       }
     }
   }
+}
+
+/// Some updates are lost on the way: what was in them arrives later, also after a restart of the program between.
+TYPED_TEST(ErrorFeedback, What_nobody_took_comes_with_the_next_step) {
+  using T = TypeParam;
+  std::mt19937_64 random(3);
+  std::uniform_real_distribution<double> step(1e-3, 2e-3);
+  feedback left;
+  std::vector<double> meant(301), got(301);
+  model<T> kept;
+  for (int round = 0; round < 12; ++round) {
+    model<T> base, now;
+    for (std::size_t i = 0; i < 301; ++i) meant[i] += detail::widened(now.a[i] = element<T>(step(random)));
+    const model<T> before = base;
+    ASSERT_TRUE(left.step(now.views(), base.views()));
+    if (round == 3 || round == 4 || round == 9) {
+      model<T> was = before;
+      ASSERT_TRUE(left.lost(base.views(), was.views()));
+    } else {
+      for (std::size_t i = 0; i < 301; ++i) got[i] += detail::widened(base.a[i]);
+    }
+    if (round == 6) {  // the program ends, and goes on with what it kept
+      const auto views = left.left(base.views());
+      ASSERT_EQ(views.size(), 2U);
+      EXPECT_EQ(views[0].name, "a");
+      EXPECT_EQ(views[1].name, "b");
+      std::memcpy(kept.a.data(), views[0].data, kept.a.size() * sizeof(T));
+      std::memcpy(kept.b.data(), views[1].data, kept.b.size() * sizeof(T));
+      left = feedback();
+      EXPECT_TRUE(left.left(base.views()).empty());
+      auto of = kept.views();
+      std::vector<tensor_view> file{of[2], of[0]};
+      ASSERT_TRUE(left.load(base.views(), file));
+      kept.a.assign(301, T{});  // it has a copy
+    }
+  }
+  for (std::size_t i = 0; i < 301; ++i) EXPECT_LT(std::abs(meant[i] - got[i]), 1e-3) << i;
+}
+
+TYPED_TEST(ErrorFeedback, What_was_kept_is_of_one_model_and_of_numbers) {
+  using T = TypeParam;
+  feedback left;
+  model<T> base, now, errors;
+  for (std::size_t i = 0; i < 301; ++i) now.a[i] = element<T>(0.01 * static_cast<double>(i % 50));
+  model<T> was = base;
+  EXPECT_EQ(code_of(left.lost(base.views(), was.views())), errc::schema_mismatch) << "there was no step";
+  ASSERT_TRUE(left.step(now.views(), base.views()));
+  const auto bytes_left = [&] {
+    const auto views = left.left(base.views());
+    return std::vector<std::byte>(views.at(0).data, views.at(0).data + 301 * sizeof(T));
+  };
+  const auto before = bytes_left();
+
+  auto views = errors.views();
+  const auto refuses = [&](errc why, const char* name, std::vector<tensor_view> kept) {
+    const auto none = left.load(base.views(), kept);
+    ASSERT_EQ(code_of(none), why);
+    EXPECT_EQ(none.error().name.view(), name);
+    EXPECT_EQ(bytes_left(), before);
+  };
+  refuses(errc::schema_mismatch, "a", {});
+  refuses(errc::schema_mismatch, "b", {views[0]});
+  refuses(errc::schema_mismatch, "", {views[0], views[1], views[2]});
+  auto shorter = views;
+  const std::uint64_t six = 6;
+  shorter[2].shape = {&six, 1};
+  refuses(errc::schema_mismatch, "b", {views[0], shorter[2]});
+  auto nowhere = views;
+  nowhere[2].data = nullptr;
+  refuses(errc::invalid_argument, "b", {views[0], nowhere[2]});
+  errors.b[6] = element<T>(std::numeric_limits<double>::infinity());
+  refuses(errc::invalid_argument, "b", {views[0], views[2]});
+
+  auto other = base.views(), of = was.views();
+  other[0].name = of[0].name = "c";
+  EXPECT_EQ(code_of(left.lost(other, of)), errc::schema_mismatch);
+  of.pop_back();
+  EXPECT_EQ(code_of(left.lost(base.views(), of)), errc::schema_mismatch);
+  EXPECT_EQ(bytes_left(), before);
+  EXPECT_TRUE(left.left(other).empty()) << "of another model";
 }
 
 TEST(ErrorFeedbackOverTcp, Of_a_policys_model_is_pulled_in_4_bits) {

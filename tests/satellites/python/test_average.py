@@ -498,12 +498,73 @@ def test_a_value_that_is_no_number_is_an_error_with_the_clients_name(owner, part
     ref = owner.add_tensors(bad)
     with pytest.raises(Error, match="a NaN or an infinity") as e:
         average.pull(owner.address, ref, 1, peer="site-2", round=1)
-    assert (e.value.code, e.value.name) == ("value_out_of_range", "site-2")
+    assert (e.value.code, e.value.name) == ("value_out_of_range", "site-2") and "in the tensor 'w'" in e.value.message
+    assert [u.refused for u in average.updates] == ["", "w"]
     got = average.result()
     assert np.array_equal(got["w"], good["w"]) and np.array_equal(got["mask"], base["mask"])
     lenient = WeightedAverage(base=base, partial=partial, refuse_no_numbers=False)
     lenient.pull(owner.address, ref, 1, peer="site-2", round=1)
     assert np.isnan(lenient.result()["w"][1])
+
+
+@pytest.mark.parametrize("narrowed", [False, True])
+def test_an_update_that_is_out_of_proportion_is_shortened_when_it_has_landed(owner, narrowed):
+    """As `Weighing` does it, with one update in memory; and a counter is no part of a step."""
+    r = np.random.default_rng(0)
+    base = {"w": r.standard_normal((100, 100)).astype("f4"), "b": np.zeros(7, "f8"), "steps": np.array([5])}
+    updates = [{name: t + (r.standard_normal(t.shape) * size).astype(t.dtype) if name != "steps" else t + 4 for name, t in base.items()} for size in (0.01, 0.02, 100.0)]
+    average = WeightedAverage(base=base, partial="staged", longest=1.5)
+    weighing = tensorpull.Weighing(base)
+    for i, update in enumerate(updates):
+        sent = tensorpull.narrowed(update, base) if narrowed else update
+        average.pull(owner.address, owner.add_tensors(sent, narrow=narrowed), 1 + i, peer=f"site-{i}", round=1, narrowed=narrowed)
+        weighing.add(f"site-{i}", 1 + i, dict(sent))
+    seen = weighing.look()
+    assert {u.peer: u.norm for u in average.updates} == dict(zip(seen.peers, seen.norms)), "bit by bit"
+    got, right = average.result(), weighing.result(tensorpull.clip_norms(1.5, heaviest=np.inf))
+    for name in ("w", "b"):
+        np.testing.assert_allclose(got[name], right[name], rtol=1e-5, atol=1e-6)
+    assert got["steps"] == right["steps"] == 9
+    assert np.linalg.norm(np.concatenate([(got[name] - base[name]).ravel() for name in ("w", "b")])) < 1.5
+    # the next round is clipped to what was usual in this one
+    average.reset()
+    average.clip(sorted(seen.norms)[1])
+    average.pull(owner.address, owner.add_tensors(updates[2]), 1, peer="site-2", round=2)
+    assert abs(np.sqrt(sum(((average.result()[name] - base[name]).astype("f8") ** 2).sum() for name in ("w", "b"))) / sorted(seen.norms)[1] - 1) < 1e-3
+
+
+def test_a_difference_without_a_length_is_refused_with_its_client_and_its_tensor(owner):
+    base = {"a": np.zeros(3), "w": np.zeros(3)}
+    average = WeightedAverage(base=base, partial="staged", longest=1)
+    with pytest.raises(Error, match="in the tensor 'w'") as e:
+        average.pull(owner.address, owner.add_tensors({"a": np.ones(3), "w": np.array([0, 1e200, 0])}), 1, peer="site-2", round=1)
+    assert (e.value.code, e.value.name) == ("value_out_of_range", "site-2")
+    assert tensorpull.weighted_average([(owner.address, owner.add_tensors({"a": np.ones(3), "w": np.zeros(3)}), 1)], base=base, partial="staged", longest=1)["a"][0] < 0.6
+
+
+@pytest.mark.parametrize("partial", ["error", "divide_by_reached", "staged"])
+def test_a_weight_is_capped_where_it_is_the_clients_word(owner, partial):
+    base, up, down = {"w": np.zeros(3, "f4")}, {"w": np.ones(3, "f4")}, {"w": -np.ones(3, "f4")}
+    updates = [(owner.address, owner.add_tensors(up), 600.0) for _ in range(9)] + [(owner.address, owner.add_tensors(down), 6e9)]
+    assert tensorpull.weighted_average(updates, base=base, partial=partial)["w"][0] < -0.99, "the control"
+    assert abs(tensorpull.weighted_average(updates, base=base, partial=partial, heaviest=600)["w"][0] - 0.8) < 1e-5
+
+
+def test_a_length_and_a_cap_that_are_none(owner):
+    base = {"w": np.zeros(3, "f4")}
+    for wrong in (0, -1, float("nan"), float("inf"), "1"):
+        with pytest.raises(ValueError, match="longest is a length"):
+            WeightedAverage(base=base, partial="staged", longest=wrong)
+        with pytest.raises(ValueError, match="longest is a length"):
+            WeightedAverage(base=base, partial="staged").clip(wrong)
+    for wrong in (0, -1, float("nan"), 2.0**61, "1", None):
+        with pytest.raises(ValueError, match="heaviest is a weight"):
+            WeightedAverage(base=base, heaviest=wrong)
+    for how in ({"base": base}, {"like": base, "partial": "staged"}):
+        with pytest.raises(ValueError, match='wants partial="staged" and base'):
+            WeightedAverage(**how, longest=1)
+        with pytest.raises(ValueError, match='wants partial="staged" and base'):
+            WeightedAverage(**how).clip(1)
 
 
 @pytest.mark.parametrize("weight", [2e-38, 1e38, 0, -1, float("nan")])
@@ -517,11 +578,11 @@ def test_a_weight_that_sums_of_32_bits_cannot_hold_is_refused_by_the_clients_nam
 @pytest.mark.parametrize("partial", ["error", "staged"])
 def test_narrowed_updates_come_in_a_quarter_of_the_bytes_and_count_once(owner, partial):
     r = np.random.default_rng(0)
-    base = {"w": r.standard_normal(300_000).astype("f4"), "n": np.arange(4)}
+    base = {"w": r.standard_normal((300, 1000)).astype("f4"), "n": np.arange(4)}
     average = WeightedAverage(base=base, partial=partial)
     sent, came = [], 0
     for i, weight in enumerate((1.0, 3.0)):
-        step = tensorpull.narrowed({"w": base["w"] + r.standard_normal(300_000).astype("f4") * 1e-2, "n": base["n"]}, base)
+        step = tensorpull.narrowed({"w": base["w"] + r.standard_normal((300, 1000)).astype("f4") * 1e-2, "n": base["n"]}, base)
         ref = owner.add_tensors(step, narrow=True, recipients=2)  # it is there for the second time too
         sent.append((weight, step["w"]))
         for _ in range(2):  # again: it counts once

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import urllib.request
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ if not hasattr(tensorpull._native, "encode_difference"):
 def fine_tuned(dtype, seed=5, elements=400_000):
     """A model and what a step of AdamW at 2e-5 makes of it."""
     g = torch.Generator().manual_seed(seed)
-    old = {"w": 0.05 * torch.randn(elements, generator=g), "b": 0.05 * torch.randn(1000, generator=g)}
+    old = {"w": 0.05 * torch.randn(elements // 100, 100, generator=g), "b": 0.05 * torch.randn(10, 100, generator=g)}
     new = {name: t + 2e-5 * torch.sign(torch.randn(t.shape, generator=g)) * torch.rand(t.shape, generator=g) for name, t in old.items()}
     return tuple({name: t.to(dtype) for name, t in model.items()} for model in (old, new))
 
@@ -242,6 +243,23 @@ def test_a_recipient_of_the_difference_is_one_of_the_whole(owner, narrow):
     of_both = [owner.outcome(one) for one in (ref, metadata["tensorpull.narrowed" if narrow else "tensorpull.difference"])]
     assert of_both[0] == of_both[1] and of_both[0].references == of_both[0].counts.acquired == of_both[0].counts.completed == 1
     assert of_both[0].counts.bytes_sent >= got.receipt.bytes, "those of the difference are counted"
+
+
+@pytest.mark.parametrize("how", ["digests", "base", "narrow"])
+def test_both_ends_have_the_same_figures(how):
+    old, new = fine_tuned(torch.float32)
+    options = {"digests": {"tensor_digests": True}, "base": {"base": old}, "narrow": {"base": old, "narrow": True}}[how]
+    with tensorpull.Downloader("127.0.0.1:0", http="127.0.0.1:0", metrics=True) as owner:
+        owner.start()
+        ref = owner.add_tensors(new, recipients=1, **options)
+        got = tensorpull.download_tensors(owner.address, ref, base=old)
+        assert owner.wait(ref, processes.AMPLE)
+        page = urllib.request.urlopen(owner.http_address + "/metrics").read().decode().splitlines()
+        told = dict(line.rsplit(" ", 1) for line in page if not line.startswith("#"))
+        assert told['tensorpull_recipients{state="completed"}'] == told['tensorpull_transfers_total{outcome="completed"}'] == "1"
+        sent = owner.status(ref).bytes_sent
+        assert int(told["tensorpull_sent_bytes_total"]) == sent
+        assert got.receipt.bytes <= sent <= got.receipt.bytes + 2 * 8192, "a look at the header costs two short chunks"
 
 
 def test_a_difference_that_is_gone_has_a_word(owner, caplog):

@@ -79,10 +79,10 @@ def test_with_base_the_same_is_published(owner):
 
 def test_round_after_round_the_bits_stay_the_same_and_a_late_one_gets_the_tensors(owner):
     g = torch.Generator().manual_seed(1)
-    model = {"w": 0.05 * torch.randn(100_000, generator=g), "b": torch.ones(8), "steps": torch.zeros(100, dtype=torch.int64)}
+    model = {"w": 0.05 * torch.randn(100, 1000, generator=g), "b": torch.ones(8), "steps": torch.zeros(100, dtype=torch.int64)}
     mine, late, exact = copy(model), copy(model), copy(model)
     for i in range(6):
-        exact = {"w": exact["w"] + 1e-5 * torch.randn(100_000, generator=g), "b": exact["b"] + 1e-3, "steps": exact["steps"] - 1}
+        exact = {"w": exact["w"] + 1e-5 * torch.randn(100, 1000, generator=g), "b": exact["b"] + 1e-3, "steps": exact["steps"] - 1}
         model = tensorpull.narrowed(exact, model)
         ref = owner.add_tensors(model, recipients=1 + i % 2, narrow=True)
         got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine)
@@ -91,7 +91,7 @@ def test_round_after_round_the_bits_stay_the_same_and_a_late_one_gets_the_tensor
             assert alike(tensorpull.download_tensors(owner.address, ref, base=late, out=late), model)
         assert owner.wait(ref, 10)
         # what a step has left out is in the next one: the error does not grow
-        assert (model["w"] - exact["w"]).abs().max() < 1e-6 and torch.equal(model["steps"], exact["steps"])
+        assert (model["w"] - exact["w"]).abs().max() < 1e-6 and torch.equal(model["steps"], exact["steps"]) and torch.equal(model["b"], exact["b"])
 
 
 def test_what_has_not_changed_is_not_in_the_step(owner):
@@ -109,7 +109,7 @@ def test_what_has_not_changed_is_not_in_the_step(owner):
 def test_a_tensor_that_the_step_does_not_move_is_left_out_of_it(owner):
     """-0.0 becomes 0.0 in the new version: that is a change, but none that a step has."""
     old, new = fine_tuned(torch.float32)
-    old["zero"], new["zero"] = torch.full((300,), -0.0), torch.zeros(300)
+    old["zero"], new["zero"] = torch.full((3, 100), -0.0), torch.zeros(3, 100)
     moved = tensorpull.narrowed(new, old)
     assert {one[0] for one in moved.step[0]} == {"w", "w.scales", "b", "b.scales"}
     assert torch.signbit(moved["zero"]).all()
@@ -122,13 +122,14 @@ def test_a_tensor_that_the_step_does_not_move_is_left_out_of_it(owner):
 def test_what_a_step_of_4_bits_leaves_out_comes_with_the_next_one(owner, kind):
     """A client's: its base is the owner's model in each round, not what it sent."""
     g = torch.Generator().manual_seed(1)
-    base = {"w": torch.zeros(10_001), "scalar": torch.tensor(1.0), "steps": torch.zeros(3, dtype=torch.int64)}
+    base = {"w": torch.zeros(137, 73), "scalar": torch.tensor(1.0), "steps": torch.zeros(3, dtype=torch.int64)}
     of_kind = copy if kind == "torch" else (lambda tensors: {name: t.numpy().copy() for name, t in tensors.items()})
     base, feedback = of_kind(base), tensorpull.ErrorFeedback()
     meant = got = alone = 0.0
     for i in range(20):
         update = 0.02 + 0.01 * torch.rand(10_001, generator=g, dtype=torch.float64)
         update[::256] = 1.0  # so that what is small is no code of 4 bits
+        update = update.reshape(137, 73)
         new = of_kind({"w": update.float(), "scalar": torch.tensor(1.0 + i), "steps": torch.full((3,), i)})
         kept = copying.deepcopy(new)
         moved = tensorpull.narrowed(new, base, bits=4, feedback=feedback)
@@ -139,7 +140,7 @@ def test_what_a_step_of_4_bits_leaves_out_comes_with_the_next_one(owner, kind):
         assert (arrived["steps"] == i).all() and arrived["scalar"].shape == ()
         meant, got = meant + update.numpy(), got + np.asarray(arrived["w"], np.float64)
         alone = alone + np.asarray(tensorpull.narrowed(new, base, bits=4)["w"], np.float64)
-    assert np.abs(got - meant).max() < 0.1 and np.abs(alone - meant)[1:256].min() > 0.3
+    assert np.abs(got - meant).max() < 0.1 and np.abs(alone - meant).flat[1:256].min() > 0.3
 
 
 def test_feedback_is_of_one_model_and_stays_if_a_step_fails():
@@ -184,9 +185,9 @@ def test_a_base_that_is_another_is_refused_by_name(owner):
             with pytest.raises(tensorpull.Error) as e:
                 refused()
             assert e.value.code == "schema_mismatch" and e.value.name == name
-    new["w.scales"] = old["w.scales"] = torch.ones(4)
+    old["w.scales"] = torch.ones(16, 16)
     with pytest.raises(tensorpull.Error) as e:
-        tensorpull.narrowed({**new, "w.scales": torch.zeros(4)}, old)
+        tensorpull.narrowed({**new, "w.scales": torch.zeros(16, 16)}, old)
     assert e.value.code == "duplicate_name"
 
 
@@ -196,7 +197,8 @@ def test_a_model_without_a_small_tensor_has_a_step(owner, bits, elements):
     g = torch.Generator().manual_seed(1)
     old = {name: 0.05 * torch.randn(n, generator=g) for name, n in elements.items()}
     new = {name: t + 1e-5 * torch.randn(t.shape, generator=g) for name, t in old.items()}
-    moved = tensorpull.narrowed(new, old, bits=bits)
+    assert alike(tensorpull.narrowed(new, old, bits=bits), new), "tensors of one dimension travel whole"
+    moved = tensorpull.narrowed(new, old, bits=bits, names=list(new))
     ref = owner.add_tensors(moved, narrow=True, recipients=1)
     for place in ("new", "in place"):
         mine = copy(old)
@@ -207,10 +209,63 @@ def test_a_model_without_a_small_tensor_has_a_step(owner, bits, elements):
             ref = owner.add_tensors(moved, narrow=True)
 
 
-def test_a_model_that_would_travel_whole_is_not_rounded(owner):
-    old, new = {"w": torch.zeros(100)}, {"w": torch.rand(100)}
-    ref = owner.add_tensors(tensorpull.narrowed(new, old), narrow=True)
+@pytest.mark.parametrize("names", [None, ["w"]])
+def test_a_model_that_would_travel_whole_is_not_rounded(owner, names):
+    old, new = {"w": torch.zeros(10, 10)}, {"w": torch.rand(10, 10)}
+    ref = owner.add_tensors(tensorpull.narrowed(new, old, names=names), narrow=True)
     assert alike(tensorpull.download_tensors(owner.address, ref, base=old), new)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("place", ["new", "in place"])
+def test_only_matrices_of_a_block_or_more_are_rounded_unless_others_are_named(owner, bits, place):
+    """A running variance with a wide range, a bias and a small kernel keep every bit."""
+    g = torch.Generator().manual_seed(4)
+    kinds = {"conv": (16, 8, 3, 3), "fc": (300, 300), "kernel": (3, 5, 17), "running_var": (512,), "bias": (300,), "scale": (), "count": (400,)}
+    draw = lambda: {name: torch.exp(3 * torch.randn(shape, generator=g)) if name != "count" else torch.randint(0, 9, shape, generator=g) for name, shape in kinds.items()}
+    old, new = draw(), draw()
+    for names in (None, ["running_var", "fc"], [], ("conv",), {"kernel", "fc", "bias"}):
+        rounded = {"conv", "fc"} if names is None else set(names)
+        moved = tensorpull.narrowed(new, old, bits=bits, names=names)
+        step = moved.step is not None
+        assert step == bool(rounded)
+        assert {name for name in new if not torch.equal(moved[name], new[name])} == (rounded if step else set())
+        ref = owner.add_tensors(moved, narrow=True)
+        mine = copy(old)
+        got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
+        assert alike(got, moved)
+        whole = sum(t.numel() * t.element_size() for name, t in new.items() if name not in rounded)
+        assert got.receipt.bytes < whole + (0.3 if bits == 8 else 0.17) * (nbytes(new) - whole) + 2000
+        # a recipient of something else, and one with nothing, get the tensors
+        assert alike(tensorpull.download_tensors(owner.address, ref, base=new), moved)
+        assert alike(tensorpull.download_tensors(owner.address, ref, framework="torch"), moved)
+
+
+def test_names_that_cannot_be_narrowed_are_refused(owner):
+    old, new = fine_tuned(torch.float32)
+    old["steps"], new["steps"] = torch.zeros(300, 300, dtype=torch.int64), torch.ones(300, 300, dtype=torch.int64)
+    for names, code, name in ((["w", "x"], "bad_request", "x"), (["steps"], "unsupported_dtype", "steps"), ([7], "bad_request", "7")):
+        with pytest.raises(tensorpull.Error) as e:
+            tensorpull.narrowed(new, old, names=names)
+        assert (e.value.code, e.value.name) == (code, name)
+    for names in ("w", b"w", 5):
+        with pytest.raises(TypeError, match="names is a list"):
+            tensorpull.narrowed(new, old, names=names)
+
+
+@pytest.mark.parametrize("lie", ["", "1", "11", "1111", "000", "xyz", "011"])
+def test_a_list_that_lies_costs_a_pull_of_more(owner, monkeypatch, lie):
+    """Of b, bias and w, in the order of the image, w alone is in the step."""
+    old, new = fine_tuned(torch.float32)
+    old["bias"], new["bias"] = torch.zeros(500), torch.ones(500)
+    monkeypatch.setattr(tensorpull._publish, "tensors_said", lambda chosen, digests: {"tensorpull.narrowed_tensors": lie})
+    moved = tensorpull.narrowed(new, old, names=["w"])
+    ref = owner.add_tensors(moved, narrow=True, recipients=1)
+    got = tensorpull.download_tensors(owner.address, ref, base=copy(old))
+    assert alike(got, moved) and owner.wait(ref, 10) and owner.status(ref).completed == 1
+    monkeypatch.undo()
+    ref = owner.add_tensors(moved, narrow=True)
+    assert tensorpull.download_tensors(owner.address, ref, base=old).receipt.bytes < 0.27 * ref.nbytes, "the control"
 
 
 def test_weights_are_not_narrowed(owner):
@@ -342,7 +397,7 @@ def test_a_step_that_is_none_costs_a_pull_of_all(owner, monkeypatch, how, bits, 
 def test_a_model_that_has_a_tensor_with_the_name_of_scales_is_pulled(owner, monkeypatch):
     """Its owner says that it has a step all the same."""
     old, new = fine_tuned(torch.float32)
-    old["w.scales"], new["w.scales"] = torch.ones(1000), torch.zeros(1000)
+    old["w.scales"], new["w.scales"] = torch.ones(10, 100), torch.zeros(10, 100)
     real = tensorpull._native.narrow_tensors
 
     def without(now, base, bits):
@@ -493,10 +548,10 @@ def test_a_step_that_nobody_took_comes_with_the_next_one(kind):
     """The owner's model stays as it is, since a round's update was lost; the client's is told again."""
     g = np.random.default_rng(1)
     of_kind = (lambda values: {"w": torch.from_numpy(values)}) if kind == "torch" else (lambda values: {"w": values})
-    base, feedback = of_kind(np.zeros(1024, "f4")), tensorpull.ErrorFeedback()
-    got, meant = np.zeros(1024), np.zeros(1024)
+    base, feedback = of_kind(np.zeros((4, 256), "f4")), tensorpull.ErrorFeedback()
+    got, meant = np.zeros((4, 256)), np.zeros((4, 256))
     for i in range(12):
-        update = (1e-3 * (1 + g.random(1024))).astype("f4")
+        update = (1e-3 * (1 + g.random((4, 256)))).astype("f4")
         meant += update
         moved = tensorpull.narrowed(of_kind(update.copy()), base, bits=4, feedback=feedback)
         if i in (3, 4, 9):

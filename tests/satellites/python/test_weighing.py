@@ -134,7 +134,7 @@ def test_an_update_with_nan_is_refused_by_name_or_seen():
     for call in (lambda: w.result(clip_norms()), lambda: w.result(lambda s: s.weights), lambda: w.trimmed_mean(1)):
         with pytest.raises(tensorpull.Error) as e:
             call()
-        assert (e.value.code, e.value.name) == ("value_out_of_range", "bad")
+        assert (e.value.code, e.value.name) == ("value_out_of_range", "bad") and any(repr(name) in e.value.message for name in base)
     got = w.result(lambda s: np.where(np.isfinite(s.norms), s.weights, 0), refuse_no_numbers=False)
     assert all(np.isfinite(t).all() for t in got.values())
     assert all(np.isfinite(t).all() for t in w.result(clip_norms(), refuse_no_numbers=False).values())
@@ -185,15 +185,30 @@ def test_what_is_removed_is_let_go():
 
 def test_clipping_is_a_function_of_norms():
     seen = tensorpull.Differences(tuple("abcd"), (1.0, 2.0, 3.0, 4.0), np.array([1.0, 8.0, np.nan, 2.0]), np.eye(4))
-    assert clip_norms()(seen) == ([1.0, 2.0, 0.0, 4.0], [1.0, 0.25, 1.0, 1.0])  # NaN is the longest; the lower one in the middle is 2
-    assert clip_norms(1.5)(seen) == ([1.0, 2.0, 0.0, 4.0], [1.0, 1.5 / 8, 1.0, 0.75])
+    assert clip_norms()(seen) == ([1.0, 2.0, 0.0, 2.0], [1.0, 0.25, 1.0, 1.0])  # NaN is the longest; the lower ones in the middle are 2
+    assert clip_norms(heaviest=np.inf)(seen) == ([1.0, 2.0, 0.0, 4.0], [1.0, 0.25, 1.0, 1.0])
+    assert clip_norms(1.5, 3)(seen) == ([1.0, 2.0, 0.0, 3.0], [1.0, 1.5 / 8, 1.0, 0.75])
+    for wrong in ({"longest": 0}, {"longest": np.inf}, {"heaviest": 0}, {"heaviest": np.nan}):
+        with pytest.raises(ValueError, match="above 0"):
+            clip_norms(**wrong)
     base, updates, w = a_round()
     norms, weights = w.look().norms, w.look().weights
     most = np.sort(norms)[(N - 1) // 2]
-    got = w.result(clip_norms())
+    got = w.result(clip_norms(heaviest=np.inf))
     by = {p: x * min(1, most / n) / sum(weights) for p, x, n in zip(w.peers, weights, norms)}
     want = {n: base[n] + sum(by[p] * (u[n] - base[n].astype(float)) for p, u in updates.items()) for n in base}
     assert near(got, want)
+
+
+def test_a_weight_of_billions_decides_nothing():
+    """9 honest sites of 600 samples, and one of 6e9 with the opposite step of honest length."""
+    way = np.random.default_rng(0).normal(size=1000)
+    way /= np.linalg.norm(way)
+    w = Weighing({"w": np.zeros(1000, "f4")})
+    for i in range(10):
+        w.add(f"site-{i}", 6e9 if i == 9 else 600, {"w": (way * (-1 if i == 9 else 1)).astype("f4")})
+    assert abs(w.result(clip_norms())["w"] @ way - 0.8) < 1e-4
+    assert w.result(clip_norms(heaviest=np.inf))["w"] @ way < -0.99
 
 
 def test_what_is_no_update():

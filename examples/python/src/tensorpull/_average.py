@@ -37,10 +37,13 @@ class WeightedAverage(OfOneProcess):
     `partial`: what an update means that stops half-way. "error": `result()` raises "partial_update", unless the update comes again and
     completes. "divide_by_reached": what arrived counts, each element is divided by the weight that reached it. "staged": updates land
     first, in a model's memory, and are added when they are complete.
-    Memory: 4 bytes an element for the sums (8: float64, integers), one chunk, 104 bytes for each of `max_peers`; "staged": one model more.
+    Memory: 4 bytes an element for the sums (8: float64, integers), one chunk, 112 bytes for each of `max_peers`; "staged": one model more.
     bool is refused.
     `refuse_no_numbers`: an update with a NaN or an infinity, where the base has another value, fails as "value_out_of_range" with the peer's name, before the chunk that
     has it is added. False: one of a single client makes the result's element one.
+    `longest`, for "staged" with `base`: norm clipping. A difference to `base` that is longer is shortened to this Euclidean norm when it has landed, before it is added, so no second
+    update is in memory; `updates` has the norm as it was. Tensors of integers beside others are not shortened. `clip(longest)` sets it anew, such as to the last round's median norm.
+    `heaviest`: a weight above this counts as this. A number of samples is its client's word, and one of billions would decide the mean.
 
     An update counts exactly once in a round, known by `peer` and `round` of its `pull`. It counts once its last byte is checked, whether or
     not the client hears that; `updates` tells. The same peer again, also with another reference, adds nothing and is taken, so that the
@@ -59,7 +62,11 @@ class WeightedAverage(OfOneProcess):
         chunk_size: int = DEFAULT_CHUNK_BYTES,
         max_peers: int = 4096,
         refuse_no_numbers: bool = True,
+        longest: Optional[float] = None,
+        heaviest: float = 2.0**60,
     ) -> None:
+        if longest is not None and (partial != "staged" or base is None):
+            raise ValueError('longest wants partial="staged" and base: the difference of a whole update has a norm')
         if partial not in _KINDS:
             raise ValueError(f"partial is one of {', '.join(_KINDS)}; not {partial!r}")
         if chunk_size == 0:
@@ -81,6 +88,7 @@ class WeightedAverage(OfOneProcess):
         self._lock = threading.RLock()  # a progress callback may ask how far the average is
         self._pulling = False
         self._partial = partial
+        self._clips = longest is not None
         self._peers: Dict[int, str] = {}  # the compiled half knows a peer by a number
         self._most_peers = whole(max_peers, "max_peers", 2**32 - 1, least=1)
         average = {"staged": _native.AverageStaged, "error": _native.AverageError}.get(partial, _native.AverageDivide)
@@ -88,7 +96,7 @@ class WeightedAverage(OfOneProcess):
         with sums_wanted():
             self._native: _native.Average = average(
                 tensors.described, before.described if before else None, (tensors.keep, before.keep if before else None), self._chunk_size, self._most_peers,
-                bool(refuse_no_numbers),
+                bool(refuse_no_numbers), 0.0 if longest is None else _length(longest), _heaviest(heaviest),
             )  # fmt: skip
 
     def pull(
@@ -169,7 +177,8 @@ class WeightedAverage(OfOneProcess):
             try:
                 return pull(session._session) if session is not None else over_addresses(address, ssl, pull, None, told)[0]
             except Error as e:
-                raise _in_words(e, peer) from None
+                refused = next((update.refused for update in self.updates if update.peer == peer), "")
+                raise _in_words(e, peer, refused, self._clips) from None
             finally:
                 self._pulling = False
 
@@ -191,6 +200,14 @@ class WeightedAverage(OfOneProcess):
             self._native.finish()
             return TensorDict(self._to)
 
+    def clip(self, longest: float) -> None:
+        """Sets `longest` for the updates that have landed from now on."""
+        if self._partial != "staged" or self._base is None:
+            raise ValueError('clip wants partial="staged" and base')
+        with self._lock:
+            self._native.clip(_length(longest))
+            self._clips = True
+
     def reset(self) -> None:
         """Begins the next round, which forgets the peers of this one. In a callback of a pull: that ends as "cancelled"."""
         with self._lock:
@@ -210,7 +227,7 @@ class WeightedAverage(OfOneProcess):
     def updates(self) -> List[Update]:
         """What has become of this round's updates: one `Update` for each peer that has come, in their order. Waits while another thread pulls."""
         with self._lock:
-            return [Update(self._peers[who], state, weight, added, version) for who, state, weight, added, version in self._native.updates]
+            return [Update(self._peers[told[0]], *told[1:]) for told in self._native.updates]
 
     @property
     def whole_updates(self) -> int:
@@ -231,12 +248,26 @@ class WeightedAverage(OfOneProcess):
             return self._native.whole_weight
 
 
-def _in_words(e: Error, peer: str) -> Error:
+def _length(longest: Any) -> float:
+    if isinstance(longest, (str, bytes)) or not hasattr(longest, "__float__") or not 0 < float(longest) < inf:
+        raise ValueError(f"longest is a length above 0; not {longest!r}")
+    return float(longest)
+
+
+def _heaviest(weight: Any) -> float:
+    if isinstance(weight, (str, bytes)) or not hasattr(weight, "__float__") or not 2.0**-60 <= float(weight) <= 2.0**60:
+        raise ValueError(f"heaviest is a weight, from 2**-60 to 2**60; not {weight!r}")
+    return float(weight)
+
+
+def _in_words(e: Error, peer: str, refused: str, clips: bool) -> Error:
     about = e.name[:-3] if e.name.endswith("...") else e.name  # the compiled half has cut a long name
     if not about or not peer.startswith(about):
         return e
     if e.code == "value_out_of_range":
-        return e.saying("the update has a NaN or an infinity (refuse_no_numbers=False takes it)", peer)
+        where = f" in the tensor {refused!r}" if refused else ""
+        also = ", or a difference that is too long to be shortened" if clips else " (refuse_no_numbers=False takes it)"
+        return e.saying(f"the update has a NaN or an infinity{where}{also}", peer)
     if e.code == "invalid_argument":
         return e.saying("an average takes weights from 2**-60 to 2**60: sums are of 32 bits for most dtypes", peer)
     return e
@@ -279,16 +310,18 @@ def weighted_average(
     chunk_size: int = DEFAULT_CHUNK_BYTES,
     skip_failed: bool = False,
     refuse_no_numbers: bool = True,
+    longest: Optional[float] = None,
+    heaviest: float = 2.0**60,
     **options: Unpack[AverageOptions],
 ) -> TensorDict:
     """Pulls each of `updates`, (address, ref_id, weight), into one average, one after the other, and returns the result.
 
-    `like`, `base`, `out`, `partial`, `chunk_size` and `refuse_no_numbers` are those of `WeightedAverage`, `options` those of its `pull`; a reference that is listed
+    `like`, `base`, `out`, `partial`, `chunk_size`, `refuse_no_numbers`, `longest` and `heaviest` are those of `WeightedAverage`, `options` those of its `pull`; a reference that is listed
     twice counts once, however it is written and wherever it is. The same ID with another version is another update; one without a version is
     that of any with the same ID before it, and "update_changed" if other bytes come. With `skip_failed` an update that fails is left out as `partial` says ("error": if nothing of it has arrived, and
     otherwise there is no result; "staged": always; "divide_by_reached": what of it had arrived counts); without, its `Error` is raised.
     """
-    average = WeightedAverage(like, base=base, out=out, partial=partial, chunk_size=chunk_size, refuse_no_numbers=refuse_no_numbers)
+    average = WeightedAverage(like, base=base, out=out, partial=partial, chunk_size=chunk_size, refuse_no_numbers=refuse_no_numbers, longest=longest, heaviest=heaviest)
     known: Dict[str, Dict[str, str]] = {}  # by ID, the references that have it, and what each is called as a peer
     came: Dict[str, int] = {}
     for address, ref_id, weight in updates:

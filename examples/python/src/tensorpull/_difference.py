@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from math import prod
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from . import _native
 from ._errors import Error
 from ._log import logger, short
 from ._options import PublishSettings
 from ._tensors import FLOATING, Tensors, empty_like
-from ._trees import DIFFERENCE, DIFFERENCES, NARROWED, FlatTree, as_flat
+from ._trees import DIFFERENCE, DIFFERENCES, NARROWED, NARROWED_TENSORS, FlatTree, as_flat
 
 #: A difference that is longer than this share of what has changed is not published: the whole is as good.
 WORTH = 0.9
 #: Less than that is as short without one.
 LEAST_BYTES = 1024
+#: Elements that share a scale.
+_BLOCK = 256
 #: A difference that is not there any more, or that is none of what the recipient has, brings nothing, and the tensors are pulled as they are.
 _BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "ended", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range", "missing_field", "duplicate_name"})
 
@@ -79,6 +82,7 @@ class Narrowed(FlatTree):
     """What `narrowed` has made: new tensors by their names, and of a tree its `structure`. It has the step, too, which `add_tensors(narrow=True)` publishes; copies have none."""
 
     bits = 8  # of an element
+    chosen: Optional[FrozenSet[str]] = None  # which tensors are narrowed, if they were named
     step: Optional[Tuple[Any, ...]] = None  # what `publish_coded` takes; None: nothing has moved, or it is not worth it, and these are the new tensors bit for bit
 
     def __reduce__(self) -> Any:
@@ -156,18 +160,21 @@ class ErrorFeedback:
                 left += waiting[name]
 
 
-def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[ErrorFeedback] = None) -> Narrowed:
+def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[ErrorFeedback] = None, names: Optional[Iterable[str]] = None) -> Narrowed:
     """`base` after a step towards `tensors` in 8 or 4 bits: what recipients that have `base` make of it, bit for bit. An owner publishes this with `add_tensors(..., narrow=True)`, and goes on
     from it: it is the next round's `base`, so what a step has left out is in the next one.
 
-    Both are what `add_tensors` takes, of the same names, dtypes and shapes. F16, BF16, F32 and F64 are narrowed, with a scale for each 256 elements, and the error is at most half of 1/127
-    of the largest difference among these (in 4 bits, of 1/7), or twice that where half would lead across zero. All other dtypes, and what has not changed, are as in `tensors`; and so is everything if all bytes would travel nevertheless. New tensors in the CPU's memory, of the same kinds; both arguments
+    Both are what `add_tensors` takes, of the same names, dtypes and shapes. Tensors of F16, BF16, F32 and F64 with two dimensions or more and at least 256 elements are narrowed, with a scale
+    for each 256 elements, and the error is at most half of 1/127 of the largest difference among these (in 4 bits, of 1/7), or twice that where half would lead across zero. All others, such as
+    variances, biases and counters, and what has not changed, are as in `tensors`; and so is everything if all bytes would travel nevertheless. New tensors in the CPU's memory, of the same kinds; both arguments
     are only read. Memory: that of the new tensors, and a quarter of F32 ones. It runs on this thread.
 
       feedback   what earlier steps left out is added to `tensors` first, and what this one leaves out is kept there. In a tensor without an element below zero none leads below it: the rest waits, up to a code of its largest element. With an error it stays as it was. Another model's is an error
+      names      the tensors that are narrowed, in place of those above, such as ["flat"] of a model that is one vector
 
     Errors, with the tensor's name: "schema_mismatch" (one is not in both, or is another there); "invalid_argument" (a NaN, an infinity or a difference that is too large, in a tensor that
-    has changed); "duplicate_name" (a tensor has the name of another's scales, "w.scales"); those of `add_tensors`.
+    has changed); "duplicate_name" (a tensor has the name of another's scales, "w.scales"); "bad_request" and "unsupported_dtype" (one of `names` is no tensor, or of another dtype); those of
+    `add_tensors`.
     """
     if type(bits) is not int or bits not in NARROWED:
         raise ValueError(f"bits is 8 or 4; not {bits!r}")
@@ -189,11 +196,13 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
         if kind_of(one) != kind_of(other):
             raise Error("schema_mismatch", "its dtype or shape is another in base", one[0])
     made = Narrowed(empty_like(flat))
-    made.structure, made.bits = structure, bits
+    made.structure, made.bits, made.chosen = structure, bits, _chosen(names, now)
     moved = Tensors(made)
     _native.copy_tensors(old.described, moved.described)
     was, is_now = dict(_native.tensor_digests(old.described)), dict(_native.tensor_digests(now.described))
-    plain, _copies = _contiguous([one for one in now.described if was[one[0]] != is_now[one[0]]], flat)
+    changed = [one for one in now.described if was[one[0]] != is_now[one[0]]]
+    moves = {one[0] for one in changed if _is_narrowed(one[0], one[1], one[2], made.chosen)}
+    plain, _copies = _contiguous([one for one in changed if one[0] in moves], flat)
     if is_worth_it(plain):
         of = {one[0]: one for one in plain}
         # what has not changed is its own base, so nothing of it is copied
@@ -201,11 +210,53 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
         moving = {one[0] for one in step[0]}
         if is_worth_it([one for one in plain if one[0] in moving]):
             made.step = step
+    exact = [one for one in changed if one[0] not in moves]
     if made.step is None:  # all of it travels as it is, so nothing is to be gained by rounding it
-        _native.copy_tensors(now.described, moved.described)
+        exact = now.described
+    names_of_exact = {one[0] for one in exact}
+    _native.copy_tensors(exact, [one for one in moved.described if one[0] in names_of_exact])
     if feedback is not None:
         feedback.keep(meant, waiting, made, now.described)
     return made
+
+
+def _chosen(names: Optional[Iterable[str]], tensors: Tensors) -> Optional[FrozenSet[str]]:
+    """Those that are named, by the names under which they travel. Refuses what cannot be narrowed."""
+    if names is None:
+        return None
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise TypeError(f"names is a list of tensors' names; not {names!r}")
+    there = {one[0]: one[1] for one in tensors.described}
+    chosen = frozenset(tensors.ties.get(name, name) for name in names)
+    for name in sorted(chosen, key=str):
+        if name not in there:
+            raise Error("bad_request", "names has a name that no tensor has", str(name))
+        if there[name] not in FLOATING:
+            raise Error("unsupported_dtype", "F16, BF16, F32 and F64 are narrowed, and this is none of them", name)
+    return chosen
+
+
+def _is_narrowed(name: str, dtype: str, shape: Sequence[int], chosen: Optional[FrozenSet[str]]) -> bool:
+    """Tensors of one dimension have what a rounding error spoils, such as variances, whose range is wide, and scales; and like small ones they save few bytes."""
+    if chosen is not None:
+        return name in chosen
+    return dtype in FLOATING and len(shape) > 1 and prod(shape) >= _BLOCK
+
+
+def tensors_said(chosen: Optional[FrozenSet[str]], digests: Mapping[str, int]) -> Dict[str, str]:
+    """The entry of the metadata that has the tensors of a step, if they were named. `digests`: of each tensor, in the order of the image."""
+    return {} if chosen is None else {NARROWED_TENSORS: "".join("01"[name in chosen] for name in digests)}
+
+
+def in_difference(changed: Mapping[str, Any], published: Sequence[Any], metadata: Mapping[str, str]) -> Dict[str, Any]:
+    """Those of the tensors that have changed of which the difference is that the metadata names; none: there is none. `published`: a TensorRange for each tensor, in the order of the image."""
+    if not any(key in metadata for key in NARROWED.values()):
+        return dict(changed) if DIFFERENCE in metadata else {}
+    told = metadata.get(NARROWED_TENSORS)
+    if told is not None and len(told) != len(published):
+        return {}
+    narrow = {one.name for i, one in enumerate(published) if (_is_narrowed(one.name, one.dtype, one.shape, None) if told is None else told[i] == "1")}
+    return {name: tensor for name, tensor in changed.items() if name in narrow}
 
 
 def to_publish(tensors: Any, base: Any) -> Narrowed:

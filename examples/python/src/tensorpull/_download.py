@@ -9,17 +9,17 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from . import _native
 from ._changed import changes, confirmed, is_the_whole, receipt_of, take_smallest
-from ._difference import LEAST_BYTES, bring
+from ._difference import LEAST_BYTES, bring, in_difference
 from ._errors import Error
 from ._images import TensorRange
-from ._listing import Listing, as_published, chosen, difference, look, look_closely, looking, tie_as_published
+from ._listing import Listing, as_published, chosen, chunk_of_header, difference, look, look_closely, looking, tie_as_published
 from ._log import logger, place, short
 from ._options import PER_REQUEST_TIMEOUT, RETRIES, newest, pull_settings, whole, within
 from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout, web_settings
 from ._slices import Slice, sliced
 from ._tensors import FLOATING, Tensors, convert_into, empty_like, numpy_maker, torch_maker
 from ._tls import TLS
-from ._trees import DIFFERENCE, NARROWED, TREE, arrive, as_flat, own
+from ._trees import TREE, arrive, as_flat, own
 from ._types import Abort, Downloaded, Framework, Receipt, Tell
 
 
@@ -328,7 +328,7 @@ def _pull(
     ref_id = source.reference_of(ref_id, settings.version)
     max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
     max_tensors = whole(max_tensors, "max_tensors", 2**63 - 1)
-    limit = _physical_memory() if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
+    limit = physical_memory() if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
 
     spent = 0  # bytes of a difference that was of no use
     if base is not None:
@@ -339,7 +339,7 @@ def _pull(
             base = flat
         if out is None and framework is None and base:  # whatever has changed, and also if all has
             framework = "torch" if all(type(t).__module__.partition(".")[0] == "torch" for t in base.values()) else "numpy"
-        about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
+        about = looking(ref_id, per_request_timeout, abort, version, recipient, retries, chunk_of_header(base))
         if not settings.recipient:  # the owner counts one recipient, whatever is pulled on the way
             settings.recipient = about.recipient = secrets.randbits(64) or 1
         told: Any = settings.progress
@@ -425,7 +425,8 @@ def _changed(
     def brought(changed: Dict[str, Any]) -> Dict[str, Any]:
         nonlocal brought_bytes, brought_names
         kinds = {one.name: one for one in seen.in_image}
-        if not {DIFFERENCE, *NARROWED.values()}.intersection(seen.metadata) or sum(kinds[name].nbytes for name in changed) < LEAST_BYTES:
+        changed = in_difference(changed, seen.in_image, seen.metadata)
+        if sum(kinds[name].nbytes for name in changed) < LEAST_BYTES:
             return {}
         if in_place:
             these = changed
@@ -540,7 +541,7 @@ def writable(out: Mapping[str, Any]) -> Tensors:
     return tensors
 
 
-def _physical_memory() -> int:
+def physical_memory() -> int:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from . import _native
 from ._errors import Error
@@ -63,8 +63,15 @@ def list_tensors(
     return got
 
 
-def looking(ref_id: str, per_request_timeout: Optional[float], abort: Any, version: Optional[int] = None, recipient: Optional[str] = None, retries: int = RETRIES) -> Any:
-    return pull_settings(ref_id, per_request_timeout, _CHUNK, None, 0.1, abort, version, recipient, 1, retries, True)
+def looking(
+    ref_id: str, per_request_timeout: Optional[float], abort: Any, version: Optional[int] = None, recipient: Optional[str] = None, retries: int = RETRIES, chunk: int = _CHUNK
+) -> Any:  # fmt: skip
+    return pull_settings(ref_id, per_request_timeout, chunk, None, 0.1, abort, version, recipient, 1, retries, True)
+
+
+def chunk_of_header(tensors: Mapping[str, Any]) -> int:
+    """About the bytes of the header of these tensors with their digests and order, so that a look at it brings little else."""
+    return min(max(8192, sum(2 * len(str(name)) + 128 for name in tensors) // 8 * 8), _CHUNK)
 
 
 class Seen(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, T
 
 from . import _native
 from ._changed import digests_said
-from ._difference import code, code_each, id_beside, publish_coded, said_of_each, to_publish
+from ._difference import code, code_each, id_beside, publish_coded, said_of_each, tensors_said, to_publish
 from ._errors import Error
 from ._options import PublishSettings, milliseconds, reference_id, text, whole
 from ._tensors import Tensors, empty_like
@@ -94,13 +94,13 @@ def publish(
     heard(progress, "progress")
     if not isinstance(narrow, bool):
         raise TypeError(f"narrow is True or False; not {narrow!r}")
-    step, key = None, DIFFERENCE
+    step, key, chosen = None, DIFFERENCE, None
     bases = bases_of(tensors, base)
     if narrow:
         if len(bases) > 1:
             raise ValueError("narrow takes one base: what a step leaves out is of that")
         tensors = to_publish(tensors, base)
-        step, key, bases = tensors.step, NARROWED[tensors.bits], ()
+        step, key, chosen, bases = tensors.step, NARROWED[tensors.bits], tensors.chosen, ()
     if copy:
         tensors = copied(tensors)
     carried = carry(tensors, metadata)
@@ -137,6 +137,7 @@ def publish(
         coded = code(described.described, digests, as_flat(bases[0])) if bases else step
         if coded is not None:
             pairs[key] = id_beside(how.id, digests, key)
+            pairs.update(tensors_said(chosen, digests))
             beside = {pairs[key]: coded}
     if settled is not None:
         how.settled = lambda values: settled(as_outcome(values))

@@ -2,7 +2,7 @@
 
 Metadata keys that begin with "tensorpull." are this package's: "tensorpull.tree" is a tree's structure as JSON, "tensorpull.order" a
 flat dict's order as numbers, "tensorpull.digests" what each tensor's digest is (_changed.py), "tensorpull.difference" the reference of
-what has changed since an earlier version (_difference.py), "tensorpull.narrowed" that of a step in 8 bits, "tensorpull.narrowed_4" that of one in 4. What a peer sends under them is checked like anything else that a peer sends.
+what has changed since an earlier version (_difference.py), "tensorpull.narrowed" that of a step in 8 bits, "tensorpull.narrowed_4" that of one in 4, "tensorpull.narrowed_tensors" which tensors it has. What a peer sends under them is checked like anything else that a peer sends.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ TREE, _ORDER, DIGESTS, DIFFERENCE = "tensorpull.tree", "tensorpull.order", "tens
 DIFFERENCES = "tensorpull.differences"
 #: Of steps, by the bits of an element.
 NARROWED = {8: "tensorpull.narrowed", 4: "tensorpull.narrowed_4"}
+#: Which tensors a step has, if its sender has named them: of each tensor, in the order of the image, "1" or "0".
+NARROWED_TENSORS = "tensorpull.narrowed_tensors"
 _TENSOR: List[Any] = []  # how a structure says "here is a tensor"
 
 
@@ -324,7 +326,7 @@ def carry(tensors: Any, metadata: Optional[Mapping[str, str]]) -> Carried:
         except Error as e:
             raise ValueError(f"this dict has changed since it was made of a tree ({e.name!r}); publish dict(...) of it") from None
     for name in flat:
-        if name in (TREE, _ORDER, DIGESTS, DIFFERENCE, DIFFERENCES, *NARROWED.values()):
+        if name in (TREE, _ORDER, DIGESTS, DIFFERENCE, DIFFERENCES, NARROWED_TENSORS, *NARROWED.values()):
             raise Error("reserved_name", "this name means something else in metadata", name)
     if structure is not None:
         pairs[TREE] = structure

@@ -224,6 +224,8 @@ class Update(NamedTuple):
     weight: float
     added_bytes: int  #: of the data, from the first on, that are in the sums
     version: int  #: of what is in the sums
+    norm: float = 0.0  #: of its difference to `base` as it came, if `longest` was given
+    refused: str = ""  #: the tensor whose NaN or infinity has ended it
 
     @property
     def counts(self) -> bool:
@@ -254,7 +256,7 @@ class Status(NamedTuple):
     unfinished: int  #: under way when it ended
     unlisted: int  #: asked without being expected
     lost: int  #: connections that ended before a confirmation
-    bytes_sent: int
+    bytes_sent: int  #: of the difference beside it too, and of looks at the header, which no receipt has
 
 
 class Outcome(NamedTuple):

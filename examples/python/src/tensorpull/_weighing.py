@@ -25,18 +25,23 @@ class Differences(NamedTuple):
 
 
 class clip_norms:
-    """Each update has its own weight; a difference that is longer than `longest` is shortened to that. None: than the median norm (of an even number: the lower one in the middle), so
-    fewer than half of the updates cannot lengthen the step beyond that of an honest one. A norm that is not finite, if such are let through, has weight 0. A function of yours may call it."""
+    """A difference that is longer than `longest` is shortened to that, and a weight above `heaviest` counts as that. None: than the median norm and the median weight (of an even number: the
+    lower one in the middle), so fewer than half of the updates cannot lengthen the step beyond that of an honest one, nor decide where it leads. `heaviest=math.inf`: the weights are the
+    program's own. A norm that is not finite, if such are let through, has weight 0. A function of yours may call it."""
 
-    def __init__(self, longest: Optional[float] = None) -> None:
+    def __init__(self, longest: Optional[float] = None, heaviest: Optional[float] = None) -> None:
         self.longest: Optional[float] = None if longest is None else float(longest)
+        self.heaviest: Optional[float] = None if heaviest is None else float(heaviest)
         if self.longest is not None and not 0 < self.longest < inf:
             raise ValueError(f"longest is a length above 0; not {longest!r}")
+        if self.heaviest is not None and not self.heaviest > 0:
+            raise ValueError(f"heaviest is a weight above 0; not {heaviest!r}")
 
     def __call__(self, seen: Differences) -> Tuple[List[float], List[float]]:
         norms = [float(norm) if isfinite(norm) else inf for norm in seen.norms]
         most = self.longest or sorted(norms)[(len(norms) - 1) // 2]
-        return [weight if norm < inf else 0.0 for weight, norm in zip(seen.weights, norms)], [most / norm if most < norm < inf else 1.0 for norm in norms]
+        heavy = self.heaviest or sorted(seen.weights)[(len(norms) - 1) // 2]
+        return [min(weight, heavy) if norm < inf else 0.0 for weight, norm in zip(seen.weights, norms)], [most / norm if most < norm < inf else 1.0 for norm in norms]
 
 
 #: Gives N weights, or N weights and N scales (1 if there are none): the result is base + sum(weight * scale * difference) / sum(weight).

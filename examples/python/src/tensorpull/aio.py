@@ -400,9 +400,11 @@ class WeightedAverage(OfOneProcess):
         chunk_size: int = DEFAULT_CHUNK_BYTES,
         max_peers: int = 4096,
         refuse_no_numbers: bool = True,
+        longest: Optional[float] = None,
+        heaviest: float = 2.0**60,
     ) -> None:
         """As of `tensorpull.WeightedAverage`."""
-        self.blocking: _average.WeightedAverage = _average.WeightedAverage(like, base=base, out=out, partial=partial, chunk_size=chunk_size, max_peers=max_peers, refuse_no_numbers=refuse_no_numbers)
+        self.blocking: _average.WeightedAverage = _average.WeightedAverage(like, base=base, out=out, partial=partial, chunk_size=chunk_size, max_peers=max_peers, refuse_no_numbers=refuse_no_numbers, longest=longest, heaviest=heaviest)
 
     async def pull(
         self, address: Union[Addresses, _session.Session, Session], ref_id: str, weight: float, *, peer: str, round: int, **options: Unpack[AverageOptions]
@@ -414,6 +416,10 @@ class WeightedAverage(OfOneProcess):
     def result(self) -> TensorDict:
         """As of `tensorpull.WeightedAverage.result`."""
         return self.blocking.result()
+
+    def clip(self, longest: float) -> None:
+        """As of `tensorpull.WeightedAverage.clip`."""
+        self.blocking.clip(longest)
 
     def reset(self) -> None:
         """As of `tensorpull.WeightedAverage.reset`."""

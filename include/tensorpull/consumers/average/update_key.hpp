@@ -68,6 +68,12 @@ struct update_record {
   std::uint64_t added_bytes = 0;
   update_state state = update_state::stopped;  ///< how far it is
   bool verifiable = false;  ///< whether the version is a digest of the image
+  /// The index in schema() of the tensor for which it was refused: a NaN or an infinity, or a norm that is none. An
+  /// error of a pull has its peer's name, and `at` is how much had arrived.
+  std::uint32_t refused_tensor = no_tensor;
+  double norm = 0;  ///< of its difference before it was shortened, if average_options::longest is set
+
+  static constexpr std::uint32_t no_tensor = ~std::uint32_t{0};  ///< It was not refused for one.
 
   /// Whether the whole update is in the average.
   constexpr bool counts() const noexcept { return state == update_state::counted || state == update_state::told; }

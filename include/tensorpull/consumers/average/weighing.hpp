@@ -1,7 +1,7 @@
-// Look, then weigh: whole updates lie in memory or in mapped files, their differences to the old model are compared
-// with each other, and a function of the program's decides what each is worth. So an update that is out of proportion,
-// by accident or on purpose, does not decide the mean. For updates that are added while they arrive:
-// weighted_average.hpp.
+// Look, then weigh (robust aggregation, norm clipping): whole updates lie in memory or in mapped files, their
+// differences to the old model are compared with each other, and a function of the program's decides what each is
+// worth. So an update that is out of proportion, by accident or on purpose, does not decide the mean. For updates that
+// are added while they arrive: weighted_average.hpp.
 #pragma once
 
 #include <tensorpull/consumers/average/detail/slices.hpp>
@@ -127,21 +127,26 @@ class weighing {
       }
       norms()[i] = std::sqrt(products()[i * count_ + i]);
     }
-    return update_differences{updates(), {norms(), count_}, {products(), count_ * count_}};
+    std::ranges::transform(updates(), weights(), &whole_update::weight);
+    double* const middle = weights() + (count_ - 1) / 2;
+    std::nth_element(weights(), middle, weights() + count_);
+    return update_differences{updates(), {norms(), count_}, {products(), count_ * count_}, *middle};
   }
 
   /// look(), then weigh(update_differences, update_weights), then the weighted mean: two passes over the elements.
   /// An update with weight or scale 0 is not read in the second. Errors, before anything is written: those of look();
   /// value_out_of_range with the peer's name (its norm is not finite, and `refuse_no_numbers` is set, before `weigh` is
-  /// called); invalid_argument with the peer's name (its weight or scale is negative, infinite, NaN or not set), and
-  /// without one (no weight is set, all are 0, or their sum is not finite).
+  /// called; `at`: the index of the first tensor whose own norm is not); invalid_argument with the peer's name (its
+  /// weight or scale is negative, infinite, NaN or not set), and without one (no weight is set, all are 0, or their sum
+  /// is not finite).
   template <class F>
     requires(update_weights::set_by<F>)
   result<void> finish(F&& weigh, bool refuse_no_numbers = true) noexcept {
     const auto seen = look();
     if (!seen) return failure(seen.error());
     for (std::size_t i = 0; i < count_ && refuse_no_numbers; ++i)
-      if (!std::isfinite(seen->norms[i])) return failure(errc::value_out_of_range, i, updates_[i].peer.name());
+      if (!std::isfinite(seen->norms[i]))
+        return failure(errc::value_out_of_range, tensor_to_blame(i), updates_[i].peer.name());
     std::fill_n(weights(), count_, std::numeric_limits<double>::quiet_NaN());
     std::fill_n(scales(), count_, 1.0);
     weigh(*seen, update_weights{{weights(), count_}, {scales(), count_}});
@@ -176,15 +181,15 @@ class weighing {
                               dtype::i16, dtype::u32, dtype::i32, dtype::u64, dtype::i64});
         !ok)
       return ok;
-    std::size_t bad = count_;
+    std::size_t bad = count_, in = 0;
     for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
       for (std::size_t i = 0; i < bad; ++i) {
         detail::read_slice<E>(slice(1), updates_[i].model.address(tensor) + at, n);
-        if (!std::all_of(slice(1), slice(1) + n, [](double v) { return std::isfinite(v); })) bad = i;
+        if (!std::all_of(slice(1), slice(1) + n, [](double v) { return std::isfinite(v); })) bad = i, in = tensor;
       }
       return bad > 0;
     });
-    if (bad < count_) return failure(errc::value_out_of_range, bad, updates_[bad].peer.name());
+    if (bad < count_) return failure(errc::value_out_of_range, in, updates_[bad].peer.name());
     std::fill_n(weights(), count_, 1.0);
     for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
       if (detail::is_integer<E>) return write_median<E>(tensor, at, n);
@@ -278,10 +283,20 @@ class weighing {
   bool moves() const noexcept {
     return integers_move_ || !detail::is_integer<E>;
   }
-  /// The share that counts where the old value is no number: 0, or NaN if the new one is another that is none, which
-  /// would spoil the mean.
-  static double no_difference(double now, double old) noexcept {
-    return now == old || (now != now && old != old) ? 0 : now * 0;
+  /// Of an update whose norm is no number: the first tensor with which it is none.
+  std::size_t tensor_to_blame(std::size_t i) noexcept {
+    std::size_t found = 0;
+    detail::compensated_sum squares;
+    for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
+      if (!moves<E>()) return true;
+      detail::read_slice<E>(slice(0), from_.address(tensor) + at, n);
+      const std::size_t whole = detail::read_step<E>(slice(1), updates_[i].model.address(tensor) + at, slice(0), n,
+                                                     detail::all_finite(slice(0), n));
+      detail::add_products(&squares, slice(1), slice(1), 1, whole);
+      found = tensor;
+      return std::isfinite(squares.value());
+    });
+    return found;
   }
   /// Slices and sums are in the order of arrival, so that what is known stays where it is.
   void compare() noexcept {
@@ -290,20 +305,10 @@ class weighing {
       if (!moves<E>()) return true;
       double* const old = slice(0);
       detail::read_slice<E>(old, from_.address(tensor) + at, n);
-      const bool numbers = std::all_of(old, old + n, [](double v) { return std::isfinite(v); });
-      const std::size_t whole = (n + 3) / 4 * 4;
-      for (std::size_t i = 0; i < count_; ++i) {
-        double* const d = slice(1 + places_[i]);
-        const auto* const now = updates_[i].model.address(tensor) + at;
-        if (numbers) {
-          detail::read_differences<E>(d, now, old, n);
-        } else {
-          detail::read_slice<E>(d, now, n);
-          for (std::size_t k = 0; k < n; ++k)
-            d[k] = std::isfinite(old[k]) ? d[k] - old[k] : no_difference(d[k], old[k]);
-        }
-        std::fill(d + n, d + whole, 0.0);
-      }
+      const bool numbers = detail::all_finite(old, n);
+      std::size_t whole = 0;
+      for (std::size_t i = 0; i < count_; ++i)
+        whole = detail::read_step<E>(slice(1 + places_[i]), updates_[i].model.address(tensor) + at, old, n, numbers);
       for (std::size_t p = compared_; p < count_; ++p)
         detail::add_products(sums_.get() + p * max_, slice(1 + p), slice(1), p + 1, whole);
       return true;

@@ -4,6 +4,9 @@
 // it is base + sum of weight * (update - base), divided by the weight: elements that nobody has changed keep their
 // bits.
 //
+// With `staged`, the difference of an update that has just landed can be shortened to a norm before it is added (norm
+// clipping), without a second update in memory.
+//
 // Adding cannot be undone, so without `staged` a chunk is added only when its own digest was right: the pipeline needs
 // a check of each chunk. The meaning of an update that stops half-way is chosen when the program is compiled.
 #pragma once
@@ -37,17 +40,25 @@ struct average_options {
   /// Different offsets where updates may stop in one round (16 bytes each); one more makes the result an error. For
   /// divide_by_reached.
   std::size_t max_partial_updates = 64;
-  /// Peers of one round (104 bytes each). An update of one more is refused when it begins: table_full.
+  /// Peers of one round (112 bytes each). An update of one more is refused when it begins: table_full.
   std::size_t max_peers = 4096;
   /// The number of the first round, at least 1. reset() begins the next one.
   std::uint64_t first_round = 1;
   /// An update fails that has a NaN or an infinity where the base has another value: value_out_of_range with the peer,
-  /// before the chunk is added that has it (`staged`: before any). Costs one more look at each element.
-  bool refuse_no_numbers = false;
+  /// before the chunk is added that has it (`staged`: before any). The record has the tensor. Costs one more look at
+  /// each element. False: one of a single client makes the result's element one.
+  bool refuse_no_numbers = true;
+  /// Norm clipping, for `staged` with a base: a difference that is longer is shortened to this Euclidean norm before it
+  /// is added. Its own norm is in its record. Counters have none (as weighing has it). 0: nothing is shortened. See
+  /// `clip`.
+  double longest = 0;
+  /// A weight above this counts as this. A number of samples is its client's own word, and a client with 10^9 of them
+  /// would decide the mean.
+  double heaviest = 0x1p60;
 };
 
 /// The mean of models of one schema. Memory: 4 bytes for each floating-point element (8 for F64, C64 and integers), 8
-/// for each tensor, 16 for each partial update, 104 for each peer, all allocated by make(), none later; and the chunk
+/// for each tensor, 16 for each partial update, 112 for each peer, all allocated by make(), none later; and the chunk
 /// buffers, shared by all updates. With `staged`: one model more. Sums are float32 for floating-point dtypes of at most
 /// 32 bits and for C64, float64 for F64 and integers. The sum of weight * value has to fit: scale weights down if
 /// values are huge.
@@ -101,7 +112,8 @@ class weighted_average {
   /// and unsupported_layout (a tensor without an address, or one of the base that is strided or in the other byte
   /// order), schema_mismatch (the base is another model), invalid_argument (a tensor of the base overlaps the result's
   /// and does not begin with it; one with a tensor of another name is not noticed), with the tensor's name;
-  /// invalid_argument without a name (no peers, or a first round of 0); out_of_memory.
+  /// invalid_argument without a name (no peers, a first round of 0, `longest` that is negative, NaN, or
+  /// set without a base or `staged`, `heaviest` that is no weight); out_of_memory.
   [[nodiscard]] static result<weighted_average> make(const destination_view& result_model, chunk_buffers& buffers,
                                                      const average_options& options = {}) noexcept {
     return make_from(result_model, is_staged ? nullptr : &buffers, options);
@@ -125,6 +137,15 @@ class weighted_average {
   /// nothing more; they fail with `cancelled` when their next bytes arrive.
   void reset() noexcept { state_->reset(); }
   std::uint64_t round() const noexcept { return state_->round; }  ///< The number of the current round.
+  /// Sets average_options::longest for the updates that are complete from now on, such as to the median of the norms of
+  /// the round before. Error: invalid_argument (it is not above 0, or there is no base).
+  result<void> clip(double longest) noexcept
+    requires is_staged
+  {
+    if (!(longest > 0) || !state_->sums.has_base()) return failure(errc::invalid_argument);
+    state_->longest = longest;
+    return {};
+  }
 
   /// The states of this round's updates: a record for each peer of which one has begun, in the order in which they
   /// began. Valid until the next call of reset(); its contents change with the updates.
@@ -163,7 +184,12 @@ class weighted_average {
 
   static result<weighted_average> make_from(const destination_view& to, chunk_buffers* buffers,
                                             const average_options& options) noexcept {
-    if (options.first_round == 0) return failure(errc::invalid_argument);
+    const bool clips = options.longest != 0;
+    if (options.first_round == 0 || !(options.longest >= 0) ||
+        (clips && (!is_staged || options.base.schema == nullptr)))
+      return failure(errc::invalid_argument);
+    if (!(options.heaviest >= detail::least_weight && options.heaviest <= detail::most_weight))
+      return failure(errc::invalid_argument);
     const std::uint64_t staging = is_staged ? std::max<std::uint64_t>(to.schema->data_bytes(),
                                                                       detail::staged_update::least_staging_bytes)
                                             : 0;
@@ -175,6 +201,8 @@ class weighted_average {
         new (std::nothrow) detail::averaging(std::move(*sums), std::move(*table), buffers, options.first_round));
     if (!state) return failure(errc::out_of_memory);
     state->refuse_no_numbers = options.refuse_no_numbers;
+    state->longest = options.longest;
+    state->heaviest = options.heaviest;
     return weighted_average(std::move(state));
   }
 

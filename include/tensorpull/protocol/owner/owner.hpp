@@ -60,7 +60,8 @@ class owner : public publication_book<Lock> {
   /// Fixed size.
   using peer = typename book_type::peer;
   /// Names that a locate may have.
-  static constexpr std::size_t most_names = detail::subset_digests<job_type, Limits>::most_names;
+  static constexpr std::size_t most_names = detail::subset_digests<job_type, Limits>::most_names,
+                               most_slices = detail::subset_digests<job_type, Limits>::most_slices;
   /// It answers requests.
   static constexpr bool owns = true;
   /// Answers that one connection may have waiting: those to a full window of requests, and two more.
@@ -348,7 +349,7 @@ class owner : public publication_book<Lock> {
     answer.version = slot->version;
     if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
     else if (Limits::subset_bytes_per_second == 0) answer.status = status::unsupported;
-    else if (m.names.empty() || m.names.size() > std::min(ranges.size(), most_names))
+    else if (m.names.empty() || m.names.size() > std::min(ranges.size(), m.slices.empty() ? most_names : most_slices))
       answer.status = status::bad_request;
     if (answer.status != status::ok) return digest_state::ready;
     recipient_record* const r = book().use(from, *slot);

@@ -162,7 +162,8 @@ struct owner_totals {
   std::uint64_t references = 0;  ///< that are published now
   std::uint64_t bytes_sent = 0;  ///< payload handed to transports since the owner was made
   transfer_ends transfers{};  ///< how recipients have ended since then
-  std::uint64_t recipients[10] = {};  ///< records that are remembered, by recipient_state
+  /// recipients that are remembered, by recipient_state; not those of an image beside others
+  std::uint64_t recipients[10] = {};
   std::uint64_t active = 0;  ///< of these, those that have not ended and have a connection
 };
 

@@ -235,8 +235,9 @@ class publication_book {
       t.references += p.now == publication::state::published;
     for (const recipient_record& r : transactions_.records.all()) {
       if (!r.who) continue;
-      ++t.recipients[static_cast<std::size_t>(r.state)];
       t.active += r.connection != 0 && !is_final(r.state);
+      // a recipient that takes what is beside a reference is one of that once it asks for it
+      if (!transactions_.is_beside(r)) ++t.recipients[static_cast<std::size_t>(r.state)];
     }
     return t;
   }

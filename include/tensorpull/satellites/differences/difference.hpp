@@ -1,4 +1,5 @@
-// The difference between two versions of a model, as a model: one tensor of bytes, published and pulled like any other.
+// The difference (delta) between two versions of a model, without loss, as a model: one tensor of bytes, published and
+// pulled like any other.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>

@@ -61,16 +61,16 @@ concept difference_base = requires(B& b, std::uint32_t at, std::span<std::byte> 
   { b.read(at, out) } noexcept -> std::same_as<result<void>>;
 };
 
-/// A model less a base in 8 bits, for an embedded_owner<embedded_difference<...>, N>. `BlockElements` share a scale.
-/// Memory: 32 bytes, and up to 1 KiB of the stack in prepare(). Code and constants: about 3 KiB, and software
-/// arithmetic of doubles on a Cortex-M3.
+/// A model less a base in 8 bits, for an embedded_owner<embedded_difference<...>, N>. `BlockElements` share a scale,
+/// and the tensors that `Which` chooses are narrowed. Memory: 32 bytes, and up to 1 KiB of the stack in prepare(). Code
+/// and constants: about 3 KiB, and software arithmetic of doubles on a Cortex-M3.
 ///
 /// Model and base must not change from prepare() until the publication ends. If one does, recipients get a mix, and
 /// none of them ends as completed.
-template <class Model, difference_base Base, std::size_t BlockElements = 256>
-class embedded_difference : private detail::embedded::narrowed_image<Model, BlockElements> {
-  using constants = detail::embedded::narrowed_image<Model, BlockElements>;
-  using scheme = blocks_of_8_bits<BlockElements>;
+template <class Model, difference_base Base, std::size_t BlockElements = 256, tensor_choice Which = every_tensor>
+class embedded_difference : private detail::embedded::narrowed_image<Model, blocks_of_8_bits<BlockElements, Which>> {
+  using scheme = blocks_of_8_bits<BlockElements, Which>;
+  using constants = detail::embedded::narrowed_image<Model, scheme>;
   using whole = embedded_image<Model>;
   using hash = detail::embedded::hash_of_known<constants::has_short_input>;
   using kind = detail::embedded::narrowed_kind;
@@ -226,7 +226,7 @@ class embedded_difference : private detail::embedded::narrowed_image<Model, Bloc
   /// Of what the receiver will have.
   [[gnu::noinline]] errc hash_moved(hash& h, const detail::embedded::narrowed_tensor& t) const noexcept {
     begin_with_name(h, t);
-    if (detail::is_narrowed(t.type))
+    if (t.narrowed)
       return constants::with_element(t.type, [&](auto element) {
         using T = decltype(element);
         const auto elements = static_cast<std::uint32_t>(t.bytes / sizeof(T));
@@ -286,11 +286,11 @@ class embedded_difference : private detail::embedded::narrowed_image<Model, Bloc
 };
 
 /// The image of a difference, constant but for the digests in its header.
-template <class Model, class Base, std::size_t BlockElements>
-struct embedded_image<embedded_difference<Model, Base, BlockElements>>
-    : detail::embedded::narrowed_image<Model, BlockElements> {
+template <class Model, class Base, std::size_t BlockElements, class Which>
+struct embedded_image<embedded_difference<Model, Base, BlockElements, Which>>
+    : detail::embedded::narrowed_image<Model, blocks_of_8_bits<BlockElements, Which>> {
   /// The difference.
-  using model_type = embedded_difference<Model, Base, BlockElements>;
+  using model_type = embedded_difference<Model, Base, BlockElements, Which>;
   /// Reads a range of the data section. False: it cannot be read.
   static bool read(const model_type& from, std::uint32_t at, std::span<std::byte> out) noexcept {
     return from.read(at, out);

@@ -11,6 +11,8 @@
 #include <tensorpull/satellites/differences/narrowed_step.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -19,7 +21,8 @@
 namespace tensorpull {
 
 /// The rounding errors of one sender, for all its rounds. For one thread at a time. Memory: that of the model's
-/// floating tensors, in their own types. Movable.
+/// floating tensors, in their own types. Movable. `left` and `load` keep them over the end of the program; `lost` takes
+/// back a step that nobody took.
 template <narrowing_scheme Scheme = blocks_of_4_bits<>>
 class error_feedback {
  public:
@@ -46,16 +49,7 @@ class error_feedback {
       for (const mutable_tensor_view& t : list) all.push_back(&t);
     if (const mutable_tensor_view* const shared = detail::sharing_memory(std::move(all)))
       return failure(errc::unsupported_layout, 0, shared->name);
-    std::size_t bytes = 0;
-    xxh3_64 hash;
-    for (const tensor_view& w : to) {
-      const std::uint64_t size = *size_bytes(w.type, w.shape);
-      const std::uint64_t about[] = {w.name.size(), static_cast<std::uint64_t>(w.type), size};
-      hash.update(std::as_bytes(std::span(about)));
-      hash.update(w.name);
-      if (detail::is_narrowed(w.type)) bytes += aligned(static_cast<std::size_t>(size));
-    }
-    const std::uint64_t these = hash.digest();
+    const auto [these, bytes] = about(to);
     if (model_ && *model_ != these) return failure(errc::schema_mismatch);
     if (!model_) left_.clear();
     left_.resize(bytes);
@@ -80,8 +74,92 @@ class error_feedback {
     return made;
   }
 
+  /// Nobody has taken the last step, such as that of an update whose transfer failed: all of it is left out, and added
+  /// to the next one. `sent`: what step() has made of `base`, and `base`: what it was given. Both as of step(). Errors
+  /// that leave all as it was: those of step() for lists that do not fit; schema_mismatch: another model than the last
+  /// step's, or there was none.
+  result<void> lost(std::span<const mutable_tensor_view> sent, std::span<const mutable_tensor_view> base) {
+    const std::vector<tensor_view> to(sent.begin(), sent.end()), from(base.begin(), base.end());
+    if (const auto alike = detail::same_plain_tensors(to, from); !alike) return alike;
+    if (!model_ || *model_ != about(to).digest) return failure(errc::schema_mismatch);
+    each(sent, base, [](const auto& is, auto& left, const auto& was, double) {
+      left = moved(left, detail::widened(is) - detail::widened(was));
+    });
+    return {};
+  }
+
+  /// The errors as tensors with the names, types and shapes of the model's floating ones, which are borrowed, to be
+  /// kept in a file. They change with the next step. Empty: no step has succeeded, or one of another model.
+  std::vector<tensor_view> left(std::span<const mutable_tensor_view> model) const {
+    std::vector<tensor_view> kept;
+    if (!model_ || *model_ != about({model.begin(), model.end()}).digest) return kept;
+    const std::byte* at = left_.data();
+    for (const mutable_tensor_view& w : model) {
+      if (!detail::is_narrowed(w.type)) continue;
+      kept.push_back({w.name, w.type, w.shape, at});
+      at += aligned(static_cast<std::size_t>(*size_bytes(w.type, w.shape)));
+    }
+    return kept;
+  }
+
+  /// Goes on with what left() gave in an earlier program, in any order: a copy of it. Errors that leave all as it was,
+  /// with the tensor's name: schema_mismatch (a floating tensor of the model is not in `kept`, or is another there; or
+  /// there is one more), unsupported_layout, invalid_argument (a NaN, an infinity, no address).
+  result<void> load(std::span<const mutable_tensor_view> model, std::span<const tensor_view> kept) {
+    const std::vector<tensor_view> to(model.begin(), model.end());
+    for (std::size_t i = 0; i < to.size(); ++i)
+      if (const auto size = size_bytes(to[i].type, to[i].shape); !size)
+        return failure(size.error().code, i, to[i].name);
+    const auto [these, bytes] = about(to);
+    std::vector<std::byte> made(bytes);
+    std::byte* at = made.data();
+    std::size_t floating = 0;
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      const tensor_view& w = to[i];
+      if (!detail::is_narrowed(w.type)) continue;
+      ++floating;
+      const auto is = std::ranges::find(kept, w.name, &tensor_view::name);
+      if (is == kept.end() || is->type != w.type || !std::ranges::equal(is->shape, w.shape))
+        return failure(errc::schema_mismatch, i, w.name);
+      const auto size = detail::plain_tensor(*is, i);
+      if (!size) return failure(size.error());
+      const auto n = static_cast<std::size_t>(*size);
+      const bool numbers = detail::with_movable(w.type, true, [&](auto element) {
+        using T = decltype(element);
+        return std::ranges::all_of(std::span(reinterpret_cast<const T*>(is->data), n / sizeof(T)),
+                                   [](const T& x) { return std::isfinite(detail::widened(x)); });
+      });
+      if (!numbers) return failure(errc::invalid_argument, i, w.name);
+      if (n != 0) std::memcpy(at, is->data, n);
+      at += aligned(n);
+    }
+    if (floating != kept.size()) return failure(errc::schema_mismatch);
+    left_ = std::move(made);
+    model_ = these;
+    return {};
+  }
+
  private:
   static std::size_t aligned(std::size_t bytes) noexcept { return (bytes + 7) / 8 * 8; }
+
+  struct description {
+    std::uint64_t digest;  // of names, types and sizes
+    std::size_t bytes;  // of the errors
+  };
+  /// Requires sizes that size_bytes() accepts.
+  static description about(const std::vector<tensor_view>& model) noexcept {
+    description is{};
+    xxh3_64 hash;
+    for (const tensor_view& w : model) {
+      const std::uint64_t size = *size_bytes(w.type, w.shape);
+      const std::uint64_t facts[] = {w.name.size(), static_cast<std::uint64_t>(w.type), size};
+      hash.update(std::as_bytes(std::span(facts)));
+      hash.update(w.name);
+      if (detail::is_narrowed(w.type)) is.bytes += aligned(static_cast<std::size_t>(size));
+    }
+    is.digest = hash.digest();
+    return is;
+  }
 
   /// Of a tensor without an element below zero; -1: there is one.
   template <class T>

@@ -87,6 +87,9 @@ class narrowed {
     return failure(errc::invalid_argument);
   }
 
+  /// The tensors of a model, as error_feedback has them: `left.lost(step::tensors(sent), step::tensors(base))`.
+  static std::vector<mutable_tensor_view> tensors(model_type& model) { return views_of(Tensors::destination(model)); }
+
   /// To publish it. Valid while this object lives, also after a move.
   source_view image() const noexcept { return step_.image(); }
   /// The version of `base` before it moved: recipients that have it can apply this step.

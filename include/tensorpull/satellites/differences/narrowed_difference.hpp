@@ -1,11 +1,12 @@
-// The quantised difference of a model to a base, in 8 or 4 bits, as a model of its own: a safetensors file whose bytes
-// are computed as they are read. It is published like any other.
+// The quantised difference (delta) of a model to a base, in 8 or 4 bits, as a model of its own: a safetensors file
+// whose bytes are computed as they are read. It is published like any other.
 //
-// Each floating tensor `w` (F16, BF16, F32, F64) becomes an I8 tensor `w` of its shape, or in 4 bits a U8 tensor of one
-// dimension with two codes in a byte, and an F32 tensor `w.scales` with a value for each block. All others travel
-// whole. In a file F32 is before both, so scales arrive before their codes. A tensor that stands still, such as a
-// frozen one, is left out. The metadata has sums of tensors' digests: "tensorpull.base" and "tensorpull.moved" of those
-// in the file, before and after, and "tensorpull.still" of those that are left out, if there is one.
+// Each tensor `w` that the scheme narrows (F16, BF16, F32, F64) becomes an I8 tensor `w` of its shape, or in 4 bits a
+// U8 tensor of one dimension with two codes in a byte, and an F32 tensor `w.scales` with a value for each block. All
+// others travel whole. In a file F32 is before both, so scales arrive before their codes. A tensor that stands still,
+// such as a frozen one, is left out. The metadata has sums of tensors' digests: "tensorpull.base" and
+// "tensorpull.moved" of those in the file, before and after, and "tensorpull.still" of those that are left out, if
+// there is one.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -138,7 +139,7 @@ class narrowed_difference {
     for (const tensor_view& w : model) taken.push_back(w.name);
     std::ranges::sort(taken);
     for (std::size_t i = 0; i < model.size(); ++i) {
-      if (!detail::is_narrowed(model[i].type)) continue;
+      if (!Scheme::narrows(model[i].name, model[i].type, model[i].shape)) continue;
       names[i] = std::string(model[i].name) + ".scales";
       // a recipient cannot tell them apart, whether or not both move
       if (std::ranges::binary_search(taken, std::string_view(names[i])))
@@ -155,7 +156,7 @@ class narrowed_difference {
         continue;
       }
       const pair here{w.data, b.data, w.type, size / (bits(w.type) >= 8 ? bits(w.type) / 8 : 1)};
-      if (!detail::is_narrowed(w.type)) {
+      if (!Scheme::narrows(w.name, w.type, w.shape)) {
         from += before;
         to += detail::tensor_digest(w.name, w.type, {w.data, bytes});
         views.push_back(w);
@@ -313,7 +314,7 @@ template <class Scheme = blocks_of_8_bits<>>
     const mutable_tensor_view& b = base[i];
     const auto size = detail::plain_tensor(b, i);
     if (!size) return failure(size.error());
-    const bool narrow = detail::is_narrowed(b.type);
+    const bool narrow = Scheme::narrows(b.name, b.type, b.shape);
     const tensor_view* const w = find(b.name);
     if (w == nullptr) continue;  // and if its scales are there, there is one too many
     expected += narrow ? 2 : 1;
@@ -342,7 +343,7 @@ template <class Scheme = blocks_of_8_bits<>>
     const tensor_view* const w = comes[i].codes;
     const auto bytes = static_cast<std::size_t>(*size_bytes(b.type, b.shape));
     if (w == nullptr || bytes == 0) continue;
-    if (!detail::is_narrowed(b.type)) {
+    if (!Scheme::narrows(b.name, b.type, b.shape)) {
       std::memcpy(b.data, w->data, bytes);
       continue;
     }

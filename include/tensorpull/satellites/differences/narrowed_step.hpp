@@ -1,4 +1,4 @@
-// A quantised step that its owner has taken too, for recipients that have its base.
+// A quantised step (int8 or int4 model update) that its owner has taken too, for recipients that have its base.
 #pragma once
 
 #include <tensorpull/image/read_range.hpp>
@@ -18,6 +18,7 @@ template <class S>
 concept narrowing_scheme = requires(std::uint64_t n) {
   { S::blocks(n) } -> std::same_as<std::uint64_t>;
   { S::code_bytes(n) } -> std::same_as<std::uint64_t>;
+  { S::narrows({}, dtype::f32, {}) } -> std::same_as<bool>;
   S::block_elements;
 };
 

@@ -1,5 +1,5 @@
-// Applies a narrowed difference as it arrives: the moved elements go to another consumer, as if the whole model had
-// arrived. So it is averaged without ever being a model, or moves a model in place.
+// Applies a narrowed difference as it arrives (dequantises a quantised delta): the moved elements go to another
+// consumer, as if the whole model had arrived. So it is averaged without ever being a model, or moves a model in place.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>

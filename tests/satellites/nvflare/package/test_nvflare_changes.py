@@ -73,8 +73,8 @@ class Job:
         self.offered.append(offered)
         return offered
 
-    def pull(self, site, model, offered=None, change=lambda state: None, source="server", late=False):
-        """One site has the model in the end; the consumer. `late`: when something asks for it."""
+    def pull(self, site, model, offered=None, change=lambda state: None, source="server", late=False, rounded=None):
+        """One site has the model in the end, or what was `rounded`; the consumer. `late`: when something asks for it."""
         offered = offered or self.offer(model, source)
         framework, consuming = offered.framework, PulledArrays
         if framework == "torch":
@@ -100,11 +100,11 @@ class Job:
 
         if late:
             error, update = pulled.through(download)
-            assert not error and same({name: update[name] for name in model}, model)
+            assert not error and same({name: update[name] for name in model}, rounded or model)
             assert ended.wait(60)
         else:
             download()
-            assert same(pulled.result, model)
+            assert same(pulled.result, rounded or model)
         return pulled
 
     def update(self, site, model, **more):
@@ -426,7 +426,7 @@ def test_a_server_without_the_setting_has_no_copy_kept(job, kind):
     assert not job.place("site-1").base._of
 
 
-def test_another_word_than_the_three_is_refused(job, caplog):
+def test_another_word_than_the_four_is_refused(job, caplog):
     job.settings["differences"] = "yes"
     offered = job.offer(of("numpy", MODEL))
     pulled = job.pull("site-1", of("numpy", MODEL), offered)
@@ -445,6 +445,35 @@ def test_an_update_is_pulled_as_what_has_changed_since_the_model_that_its_site_k
             assert 100 < job.update(site, update, late=late) < 0.8 * ALL
         assert caplog.text.count("this update is a coded difference") == 2
         model = stepped(model, by=1.5e-3)
+
+
+def test_updates_travel_in_8_bits_and_models_without_loss(job, kind, caplog):
+    caplog.set_level(logging.INFO)
+    job.settings["differences"] = "narrowed"
+    model = of(kind, {**MODEL, "T0": MODEL["T0"].reshape(400, 500), "T1": MODEL["T1"].reshape(100, 1000), "T4": np.exp(np.linspace(-9, 9, 500, dtype=np.float32))})
+    for late in (False, False) if kind == "numpy" else (False, True):
+        job.round(model, "site-1", "site-2")
+        caplog.clear()
+        for k, site in enumerate(("site-1", "site-2"), 1):
+            update = stepped(model, ("T0", "T1", "T4"), by=1e-3 * k)
+            rounded = dict(tensorpull.narrowed(update, model))
+            assert not same(rounded, update) and (rounded["T4"] == update["T4"]).all()
+            assert 100 < job.update(site, update, late=late, rounded=rounded) < 0.3 * ALL
+        assert caplog.text.count("this update is a step in 8 bits") == 2
+        model = stepped(model, by=1.5e-3)
+    assert "the next model is a coded difference" in caplog.text or all(came < 0.8 * ALL for came in job.round(model, "site-1"))
+    # what cannot be narrowed is sent without loss, and what is no number as a whole
+    vector = of(kind, {"T0": np.linspace(1, 2, 300_000, dtype=np.float32)})
+    job.round(vector, "site-1")
+    caplog.clear()
+    job.update("site-1", stepped(vector, ("T0",)))
+    assert "this update is a coded difference" in caplog.text
+    job.round(model, "site-1")
+    spoiled = stepped(model)
+    spoiled["T0"][0, 0] = float("inf")
+    caplog.clear()
+    job.update("site-1", spoiled)
+    assert "cannot be told, so all of it is offered" in caplog.text
 
 
 def test_what_was_published_of_an_update_is_withdrawn_by_the_thread_that_has_its_session(job, kind, monkeypatch):

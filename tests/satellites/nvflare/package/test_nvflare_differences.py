@@ -114,3 +114,35 @@ def test_an_update_that_is_refused_leaves_nothing():
     assert got.params["a"].tolist() == [1.0] * 3 and got.params["b"].tolist() == [1.0] * 2
     with pytest.raises(ValueError, match="weight"):
         started(base, aggregation_weights={"site-1": -1.0}).accept_model(update({"a": torch.ones(3)}))
+
+
+@pytest.mark.parametrize("format_", ["pytorch", "numpy"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", ["f", "h", "d", "c"])
+def test_an_update_that_is_no_number_is_refused_with_its_site_and_its_tensor(format_, value, name):
+    base = model()
+    aggregator = started(in_format(base, format_))
+    good, bad = ({name: t.clone() for name, t in base.items()} for _ in range(2))
+    good["f"] += 1
+    bad["f"] += 100
+    bad[name][2] = value
+    with pytest.raises(ValueError, match=f"site-2 has a NaN or an infinity in {name}"):
+        aggregator.accept_model(update(in_format(bad, format_), "site-2"))
+    aggregator.accept_model(update(in_format(good, format_), "site-1"))
+    assert torch.allclose(torch.as_tensor(aggregator.aggregate_model().params["f"]), base["f"] + 1), "nothing of it was added"
+
+
+def test_a_site_that_says_that_it_has_made_billions_of_steps_decides_nothing(caplog):
+    base = {"w": torch.zeros(10)}
+    for cap in (None, 600):
+        aggregator = started(base, max_steps=cap)
+        caplog.clear()
+        with caplog.at_level("WARNING"):
+            for i in range(10):
+                aggregator.accept_model(update({"w": torch.full((10,), -1.0 if i == 9 else 1.0)}, f"site-{i}", 6e9 if i == 9 else 600))
+            got = aggregator.aggregate_model().params["w"]
+        assert torch.allclose(got, torch.full((10,), -1.0 if cap is None else 0.8), atol=1e-4)
+        assert ("site-9 has more than half" in caplog.text) == (cap is None)
+    for wrong in (0, -1, True, float("nan"), "1"):
+        with pytest.raises(ValueError, match="max_steps"):
+            DifferenceAggregator(max_steps=wrong)

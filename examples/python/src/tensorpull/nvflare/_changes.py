@@ -1,7 +1,7 @@
 """A model travels as what has changed since the one before, if both ends have that one still (tensorpull_differences).
 
 A site says at the end of a pull that it keeps the model. The server holds the tensors of the newest model that a site keeps. When that site asks for the next one, what has changed is made
-once, for all sites that keep the same. An update of a site is told as what has changed since the model that it keeps. What an end takes is told by the digest of the whole, as ever: one that
+once, for all sites that keep the same. An update of a site is told as what has changed since the model that it keeps, also as a step in 8 bits. What an end takes is told by the digest of the whole, as ever: one that
 has something else than the other believes pulls all of it.
 """
 
@@ -18,7 +18,7 @@ from nvflare.fuel.utils.log_utils import get_obj_logger
 
 from .. import _native
 from .._changed import digests_said, kind_of_published
-from .._difference import WORTH, code, kind_of, nbytes_of, publish_coded
+from .._difference import WORTH, Narrowed, code, kind_of, narrowed, nbytes_of, publish_coded
 from .._download import pull
 from .._listing import look_closely, looking
 from .._options import DEFAULT_CHUNK_BYTES
@@ -26,13 +26,13 @@ from .._publish import publish
 from .._route import over_addresses
 from .._session import Session
 from .._tensors import Tensors
-from .._trees import DIFFERENCE, DIGESTS
+from .._trees import DIFFERENCE, DIGESTS, NARROWED
 from .._types import TensorDict
 from ._pool import Kept, kept_maker
 from ._models import Model
 
-#: The setting's values: nothing; tensors that have not changed are not sent; and those that have changed are sent as a coded difference.
-OFF, TENSORS, CODED = "off", "tensors", "coded"
+#: The setting's values: nothing; tensors that have not changed are not sent; those that have changed are sent as a coded difference; and updates as a step in 8 bits, which rounds them.
+OFF, TENSORS, CODED, NARROW = "off", "tensors", "coded", "narrowed"
 #: The name under which the server's publication asks a site to keep the model.
 ASKS_TO_KEEP = "nvflare.keep"
 #: Seconds in which a site hears the offer, or that it comes soon.
@@ -44,9 +44,9 @@ _MOST_HEADER, _MOST_TENSORS = 16 << 20, 1_000_000
 
 
 def mode_of(value: Any) -> str:
-    """ValueError, if the setting is none of the three."""
-    if value not in (OFF, TENSORS, CODED):
-        raise ValueError(f'tensorpull_differences is "{OFF}", "{TENSORS}" or "{CODED}"; not {value!r}')
+    """ValueError, if the setting is none of the four."""
+    if value not in (OFF, TENSORS, CODED, NARROW):
+        raise ValueError(f'tensorpull_differences is "{OFF}", "{TENSORS}", "{CODED}" or "{NARROW}"; not {value!r}')
     return str(value)
 
 
@@ -62,6 +62,7 @@ class Changes:
         self.version: Optional[int] = None  # of publications that say it, once there was one
         self._what, self._began, self._id, self._ended = what, time.monotonic(), secrets.token_hex(16), False
         self._coded: Optional[Tuple[Any, ...]] = None  # until it is published
+        self._moved: Optional[Narrowed] = None  # what a step in 8 bits leads to, which is published in the place of what was given
         self._owner: "Optional[weakref.ref[Any]]" = None  # which has it then
         threading.Thread(target=self._make, args=(tensors, base, mode, done), name="tensorpull-changes", daemon=True).start()
 
@@ -71,23 +72,26 @@ class Changes:
 
     def _make(self, tensors: Mapping[str, Any], base: Mapping[str, Any], mode: str, done: Callable[["Changes"], None]) -> None:
         said: Dict[str, str] = {}
-        coded = None
+        coded, moved = None, None
         try:
+            if mode == NARROW:
+                moved = narrowed(tensors, base)
+                coded, tensors = moved.step, moved  # without a step it is what was given, bit for bit
             now = Tensors(tensors).described
             digests = dict(_native.tensor_digests(now))
             before = dict(_native.tensor_digests(Tensors({name: base[name] for name in digests if name in base}, apart=True).described))
-            if mode == CODED:
-                coded = code(now, digests, base)
+            if mode in (CODED, NARROW) and coded is None:
+                coded, moved = code(now, digests, base), None
             there = {one[0]: nbytes_of(one) for one in now}
             stays = sum(there[name] for name, digest in digests.items() if before.get(name) == digest)
             if coded or stays > (1 - WORTH) * sum(there.values()):
                 said = digests_said(digests)
-            what = "a coded difference" if coded else "the tensors that have changed" if said else "nothing that is less than all"
+            what = "a step in 8 bits" if moved else "a coded difference" if coded else "the tensors that have changed" if said else "nothing that is less than all"
             self.logger.info(f"tensorpull: {self._what} is {what}, made in {time.monotonic() - self._began:.3f} s")
         except Exception as e:  # noqa: BLE001: all of it is offered then
             self.logger.warning(f"tensorpull: what has changed since the last model cannot be told, so all of it is offered: {e}")
         with self.lock:
-            self._coded = None if self._ended else coded
+            self._coded, self._moved = (None, None) if self._ended else (coded, moved)
         self.said = said
         done(self)
         self.there.set()
@@ -101,9 +105,9 @@ class Changes:
             coded, self._coded = self._coded, None
             if coded is not None and publish_coded(owner.add, self._id, coded):
                 self._owner = weakref.ref(owner)
-                self.said = {**self.said, DIFFERENCE: self._id}
+                self.said = {**self.said, DIFFERENCE if self._moved is None else NARROWED[self._moved.bits]: self._id}
             ref = publish(
-                owner.add, tensors, DEFAULT_CHUNK_BYTES, recipients, 0, None, metadata, settled, None, 30.0, None, None, None, version=self.version, known=self.said
+                owner.add, tensors if self._moved is None else self._moved, DEFAULT_CHUNK_BYTES, recipients, 0, None, metadata, settled, None, 30.0, None, None, None, version=self.version, known=self.said
             )  # fmt: skip
             self.version = ref.version
             return ref
@@ -111,7 +115,7 @@ class Changes:
     def end(self) -> None:
         """Nobody is told of it any more, and its bytes are let go of, as soon as they are there."""
         with self.lock:
-            self._ended, self._coded = True, None
+            self._ended, self._coded, self._moved = True, None, None
             owner, self._owner = self._owner() if self._owner else None, None
         if owner is not None:
             try:
@@ -147,7 +151,7 @@ class Earlier:
 
     def __init__(self, mode: str) -> None:
         self.logger = get_obj_logger(self)
-        self._mode = mode
+        self._mode = CODED if mode == NARROW else mode  # a model is many sites', and none of it is rounded
         self._lock = threading.Lock()
         self._newest: Dict[str, _Held] = {}
         self._next: Dict[str, _Next] = {}

@@ -80,24 +80,36 @@ class DifferenceAggregator(RoundAggregator):
     dtypes, and integers are rounded. FLARE's own sum takes what the global model does not have as a tensor of the same shape, and updates that are
     differences already (`ParamsType.DIFF`). Metrics are FLARE's mean of them; one that cannot be added to the others' is left out, and logged.
 
+    `max_steps`: an update counts with so many steps at most. They are the site's own word, and a site that says 10**9 of them decides the model. One with more than half of the weight of a
+    round of three or more is logged.
+
     Memory: one sum for each element, and what a few of the largest tensor need. An update is looked at as a whole before any of it is added: one that
-    cannot be had or does not fit (ValueError) leaves nothing behind.
+    cannot be had, does not fit, or has a NaN or an infinity where the global model has another value (ValueError) leaves nothing behind.
     """
+
+    def __init__(self, aggregation_weights: Optional[Dict[str, float]] = None, max_steps: Optional[float] = None) -> None:
+        if max_steps is not None and (isinstance(max_steps, bool) or not isinstance(max_steps, (int, float)) or not 0 < max_steps < math.inf):
+            raise ValueError(f"max_steps is a number above 0; not {max_steps!r}")
+        self.max_steps: Optional[float] = max_steps
+        super().__init__(aggregation_weights)
 
     def reset_stats(self) -> None:
         super().reset_stats()
+        self._weights: Dict[str, float] = {}
         self._sums: Dict[str, Tuple[Any, float]] = {}
         self._others, self._type = WeightedAggregationHelper(), None
 
     def accept_model(self, model: FLModel) -> None:
         values, who, by_server, steps = self._read(model)
-        weight, round_ = steps * by_server, model.current_round
+        weight, round_ = min(steps, self.max_steps or steps) * by_server, model.current_round
         with self._lock:
             if self._type not in (None, model.params_type):
                 raise ValueError(f"{who} sends {model.params_type}, and others of this round {self._type}")
             ours = {name for name, value in values.items() if model.params_type == ParamsType.FULL and _alike(self._base.get(name), value)}
             if strangers := [name for name in self._sums if name in values and name not in ours]:
                 raise ValueError(f"{who} has another shape of {strangers[0]} than the global model")
+            if bad := [name for name in sorted(ours) if not _numbers(values[name], self._base[name])]:
+                raise ValueError(f"the update of {who} has a NaN or an infinity in {bad[0]}, where the global model has another value")
             self._type = model.params_type
             for name in sorted(ours):
                 total, weights = self._sums.get(name, (None, 0.0))
@@ -110,9 +122,13 @@ class DifferenceAggregator(RoundAggregator):
                 self._sums[name] = total, weights + weight
             self._others.add({name: value for name, value in values.items() if name not in ours}, weight, who, round_)
             self._add_metrics(model.metrics, weight, who, round_)
+            self._weights[who] = self._weights.get(who, 0.0) + weight
 
     def aggregate_model(self) -> FLModel:
         with self._lock:
+            heaviest = max(self._weights, key=self._weights.__getitem__, default="")
+            if len(self._weights) > 2 and 2 * self._weights[heaviest] > sum(self._weights.values()):
+                self.logger.warning(f"tensorpull: {heaviest} has more than half of this round's weight, by the steps that it says (max_steps bounds them)")
             params = {name: _moved(self._base[name], total, weight) for name, (total, weight) in self._sums.items()}
             params.update(self._others.get_result())
             return self._made(params, self._type or ParamsType.FULL)
@@ -169,6 +185,17 @@ def _difference(new: Any, old: Any) -> Any:
     """What is no number in the old model has no difference: there it is the new value."""
     library, was = _library(old), _wide(old)
     return _wide(new) - library.where(library.isfinite(was), was, library.zeros_like(was))
+
+
+def _numbers(new: Any, old: Any) -> bool:
+    """Whether each element is a finite number, or as it was."""
+    library = _library(new)
+    if new.dtype == library.bool or str(new.dtype).rpartition(".")[2].startswith(("int", "uint")):
+        return True
+    bad = ~library.isfinite(new)
+    if not bool(bad.any()):
+        return True
+    return not bool((bad & ~((new == old) | (library.isnan(new) & library.isnan(old)))).any())
 
 
 def _moved(old: Any, total: Any, weight: float) -> Any:

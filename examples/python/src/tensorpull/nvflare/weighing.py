@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -143,7 +144,10 @@ class WeighingAggregator(RoundAggregator):
                 told = sorted(self._given[peer][0] for peer in seen.peers)
                 at_most = told[(len(told) - 1) // 2]
                 seen = seen._replace(weights=tuple(weight * min(self._given[peer][0], at_most) for peer, weight in zip(seen.peers, seen.weights)))
-                made = weights_of((self.weights or clip_norms())(seen), len(seen.peers))
+                weigh = self.weights or clip_norms()
+                if isinstance(weigh, clip_norms) and weigh.heaviest is None:
+                    weigh = clip_norms(weigh.longest, math.inf)  # the sites' own word is bounded above; the rest is the server's
+                made = weights_of(weigh(seen), len(seen.peers))
                 weights.extend(made[0])
                 self.logger.info("tensorpull: " + ", ".join(f"{p} has norm {n:.3g}, weight {w:.3g} and scale {s:.3g}" for p, n, w, s in zip(seen.peers, seen.norms, *made)))
                 return made

@@ -4,6 +4,7 @@
 
 #include <tensorpull/consumers/average/detail/elements.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -73,31 +74,49 @@ inline void add_products(compensated_sum* to, const double* a, const double* b, 
   }
 }
 
-/// Makes an element from x and an old one: f(to, x, old), for n of them, in blocks of a constant length first.
-template <class E, class F>
+/// Makes an element from x and an old one: f(to, x, old), for n of them, in blocks of a constant length first. `Held`:
+/// how x is read, here and below: E::held, or E::read from an image.
+template <class E, auto Held = &E::held, class F>
 void for_each_in_slice(double* __restrict to, const std::byte* __restrict from, const double* __restrict old,
                        std::size_t n, F f) noexcept {
   for (std::size_t left = n / sum_block; left > 0; --left, to += sum_block, from += sum_block * E::bytes) {
     for (std::size_t j = 0; j < sum_block; ++j)
-      to[j] = f(to[j], static_cast<double>(E::held(from + j * E::bytes)), old[j]);
+      to[j] = f(to[j], static_cast<double>(Held(from + j * E::bytes)), old[j]);
     old += sum_block;
   }
   for (std::size_t j = 0; j < n % sum_block; ++j)
-    to[j] = f(to[j], static_cast<double>(E::held(from + j * E::bytes)), old[j]);
+    to[j] = f(to[j], static_cast<double>(Held(from + j * E::bytes)), old[j]);
 }
 
-/// to[i] = element i, as an image in the machine's byte order has it.
-template <class E>
+/// to[i] = element i.
+template <class E, auto Held = &E::held>
 void read_slice(double* __restrict to, const std::byte* __restrict from, std::size_t n) noexcept {
   for (std::size_t left = n / sum_block; left > 0; --left, to += sum_block, from += sum_block * E::bytes)
-    for (std::size_t j = 0; j < sum_block; ++j) to[j] = static_cast<double>(E::held(from + j * E::bytes));
-  for (std::size_t j = 0; j < n % sum_block; ++j) to[j] = static_cast<double>(E::held(from + j * E::bytes));
+    for (std::size_t j = 0; j < sum_block; ++j) to[j] = static_cast<double>(Held(from + j * E::bytes));
+  for (std::size_t j = 0; j < n % sum_block; ++j) to[j] = static_cast<double>(Held(from + j * E::bytes));
 }
 
-/// to[i] = element i less old[i].
-template <class E>
-void read_differences(double* to, const std::byte* from, const double* old, std::size_t n) noexcept {
-  for_each_in_slice<E>(to, from, old, n, [](double, double x, double was) { return x - was; });
+/// The share of an element in a norm where its old value is no number: 0, or NaN if the new one is another that is
+/// none, which would spoil the mean.
+inline double no_difference(double now, double old) noexcept {
+  return now == old || (now != now && old != old) ? 0 : now * 0;
+}
+inline bool all_finite(const double* of, std::size_t n) noexcept {
+  return std::all_of(of, of + n, [](double v) { return std::isfinite(v); });
+}
+/// to[i] = element i less old[i], as norms count it; `numbers`: all old ones are finite. Zeros follow, up to a multiple
+/// of 4, which is returned.
+template <class E, auto Held = &E::held>
+std::size_t read_step(double* to, const std::byte* from, const double* old, std::size_t n, bool numbers) noexcept {
+  if (numbers) {
+    for_each_in_slice<E, Held>(to, from, old, n, [](double, double x, double was) { return x - was; });
+  } else {
+    read_slice<E, Held>(to, from, n);
+    for (std::size_t k = 0; k < n; ++k) to[k] = std::isfinite(old[k]) ? to[k] - old[k] : no_difference(to[k], old[k]);
+  }
+  const std::size_t whole = (n + 3) / 4 * 4;
+  std::fill(to + n, to + whole, 0.0);
+  return whole;
 }
 
 /// to[i] += by * (element i less old[i]).

@@ -16,7 +16,7 @@
 
 namespace tensorpull::detail {
 
-/// Owns the records, in the order in which their updates began, and finds one in constant time. 104 bytes for each;
+/// Owns the records, in the order in which their updates began, and finds one in constant time. 112 bytes for each;
 /// memory that no record has needed is not touched, but for the 4 bytes that find it.
 class update_table {
  public:

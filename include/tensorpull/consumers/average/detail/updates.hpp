@@ -29,7 +29,9 @@ struct averaging {
   weighted_sums sums;
   update_table table;  ///< what this round's peers have added: everything that finish() needs to know
   chunk_buffers* buffers = nullptr;  ///< null if updates are staged
-  bool refuse_no_numbers = false;  ///< an update with a NaN or an infinity that the old model has not
+  bool refuse_no_numbers = true;  ///< an update with a NaN or an infinity that the old model has not
+  double longest = 0;  ///< of a difference; 0: of any length
+  double heaviest = most_weight;  ///< of weights; a greater one counts as this
   std::uint64_t round;  ///< an update that was under way in another round adds nothing more
   const void* staging_user = nullptr;
   std::array<std::byte, 64> discarded;  ///< for the bytes of an update that fails as soon as they arrive
@@ -84,6 +86,7 @@ class keyed_update {
     if (!key_.peer || key_.round == 0 || key_.round > to_.round)
       return failure(errc::invalid_argument, key_.round, name());
     if (!(weight_ >= least_weight && weight_ <= most_weight)) return failure(errc::invalid_argument, 0, name());
+    weight_ = std::min(weight_, to_.heaviest);
     if (d.fingerprint != fingerprint() || d.data_start > d.image_bytes || d.image_bytes - d.data_start != data_bytes())
       return failure(errc::schema_mismatch, 0, name());
     if (key_.round == to_.round)
@@ -114,6 +117,11 @@ class keyed_update {
   /// Whether its round has ended while it was under way: it fails with its next bytes.
   bool overtaken() const noexcept { return adds_ && round_ != to_.round; }
   update_record& record() noexcept { return to_.table[index_]; }
+  /// For a tensor that has no number.
+  unexpected refuse(std::uint64_t tensor) noexcept {
+    record().refused_tensor = static_cast<std::uint32_t>(tensor);
+    return failure(errc::value_out_of_range, tensor, name());
+  }
   const error_name& name() const noexcept { return key_.peer.name(); }
   std::uint64_t data_bytes() const noexcept { return to_.sums.schema().data_bytes(); }
 
@@ -136,6 +144,7 @@ class keyed_update {
       r.version = d.version;
       r.verifiable = d.verifiable;
       r.state = update_state::under_way;
+      r.refused_tensor = update_record::no_tensor;
       adds_ = true;
     }
     index_ = i;
@@ -198,7 +207,7 @@ class streamed_update : public keyed_update {
     if (end > data_start_ && end - data_start_ > chunk_begin()) {
       const std::uint64_t n = end - data_start_ - chunk_begin();
       if (!lease_ || n > to_.buffers->chunk_bytes()) return failure(errc::invalid_argument, offset, name());
-      if (!add(static_cast<std::size_t>(n))) return failure(errc::value_out_of_range, taken_, name());
+      if (const std::size_t bad = add(static_cast<std::size_t>(n)); bad < schema()->tensor_count) return refuse(bad);
     }
     lease_ = {};
     return {};
@@ -221,9 +230,9 @@ class streamed_update : public keyed_update {
   /// Where the current chunk's data begins in the data section.
   std::uint64_t chunk_begin() const noexcept { return taken_ + carried_; }
 
-  /// n bytes of the chunk are in the buffer; the margin in front of it takes what the chunk before left over. False:
-  /// they are not added, since one is no number.
-  bool add(std::size_t n) noexcept {
+  /// n bytes of the chunk are in the buffer; the margin in front of it takes what the chunk before left over. They are
+  /// not added if one is no number: that tensor is returned; otherwise the number of tensors.
+  std::size_t add(std::size_t n) noexcept {
     std::byte* first = lease_.data();
     if (taken_ < there_) {
       // in the sums since an earlier time; what is there ends with a whole element, so nothing is carried before that
@@ -231,18 +240,20 @@ class streamed_update : public keyed_update {
       taken_ += skipped;
       first += skipped;
       n -= skipped;
-      if (taken_ < there_ || n == 0) return true;
+      if (taken_ < there_ || n == 0) return schema()->tensor_count;
     }
     first -= carried_;
     std::memcpy(first, carry_.data(), carried_);
     const std::size_t all = carried_ + n;
-    if (to_.refuse_no_numbers && !to_.sums.finite(taken_, {first, all})) return false;
+    if (to_.refuse_no_numbers)
+      if (const std::size_t bad = to_.sums.without_number(taken_, {first, all}); bad < schema()->tensor_count)
+        return bad;
     const std::size_t done = to_.sums.add(taken_, {first, all}, weight_);
     taken_ += done;
     record().added_bytes = taken_;
     carried_ = std::min(all - done, carry_.size());
     std::memcpy(carry_.data(), first + done, carried_);
-    return true;
+    return schema()->tensor_count;
   }
 
   chunk_buffers::lease lease_;
@@ -288,9 +299,8 @@ class staged_update : public keyed_update {
     const auto n = static_cast<std::size_t>(data_bytes());
     if (!active() || overtaken() || (adds() && n > 0 && to_.staging_user != this))
       return failure(errc::cancelled, 0, name());
-    if (adds() && to_.refuse_no_numbers && !to_.sums.finite(0, {to_.sums.staging(), n}))
-      return failure(errc::value_out_of_range, 0, name());
-    if (adds()) to_.sums.add(0, {to_.sums.staging(), n}, weight_);
+    if (adds())
+      if (const auto added = add({to_.sums.staging(), n}); !added) return added;
     complete();
     release();
     return {};
@@ -303,6 +313,20 @@ class staged_update : public keyed_update {
   }
 
  private:
+  result<void> add(std::span<const std::byte> update) noexcept {
+    weighted_sums& sums = to_.sums;
+    if (to_.refuse_no_numbers)
+      if (const std::size_t bad = sums.without_number(0, update); bad < schema()->tensor_count) return refuse(bad);
+    double scale = 1;
+    if (to_.longest > 0) {
+      const auto norm = sums.norm(update);
+      if (!norm) return refuse(norm.error().at);
+      record().norm = *norm;
+      if (*norm > to_.longest) scale = to_.longest / *norm;
+    }
+    sums.add(0, update, weight_, scale);
+    return {};
+  }
   void release() noexcept {
     if (to_.staging_user == this) to_.staging_user = nullptr;
   }

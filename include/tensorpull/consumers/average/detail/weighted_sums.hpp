@@ -2,7 +2,7 @@
 // reached each byte. Decides where they lie and what is added.
 #pragma once
 
-#include <tensorpull/consumers/average/detail/elements.hpp>
+#include <tensorpull/consumers/average/detail/slices.hpp>
 #include <tensorpull/core/checked.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/view.hpp>
@@ -120,6 +120,7 @@ class weighted_sums {
   }
 
   const image_schema& schema() const noexcept { return *to_.schema; }
+  bool has_base() const noexcept { return from_.schema != nullptr; }
   reached_weights& reached() noexcept { return reached_; }
   std::byte* staging() noexcept { return block_.get() + staging_; }
   std::size_t allocated_bytes() const noexcept { return bytes_; }
@@ -130,25 +131,54 @@ class weighted_sums {
   }
 
   /// Adds the data section's bytes from `at` on, where an element begins. Returns how many of them were whole elements;
-  /// the rest, fewer than 8, are the beginning of an element that ends behind `bytes`.
-  std::size_t add(std::uint64_t at, std::span<const std::byte> bytes, double weight) noexcept {
+  /// the rest, fewer than 8, are the beginning of an element that ends behind `bytes`. `scale`: shortens differences.
+  /// Counters (weighing) and values whose old one is no number have none.
+  std::size_t add(std::uint64_t at, std::span<const std::byte> bytes, double weight, double scale = 1) noexcept {
     std::size_t done = 0;
     for_each_piece(at, at + bytes.size(),
                    [&]<class E>(E, std::byte* at_sums, std::size_t i, std::uint64_t within, std::size_t parts) {
-                     auto* const sums = reinterpret_cast<typename E::sum*>(at_sums);
-                     with_origin(i, within, [&](auto origin) {
-                       add_weighted<E>(sums, bytes.data() + done, parts, static_cast<typename E::sum>(weight), origin);
-                     });
+                     using sum = typename E::sum;
+                     auto* const sums = reinterpret_cast<sum*>(at_sums);
+                     const std::byte* const from = bytes.data() + done;
                      done += parts * E::bytes;
+                     const double by = moves<E>() ? scale : 1;
+                     with_origin(i, within, [&](auto origin) {
+                       add_weighted<E>(sums, from, parts, static_cast<sum>(weight * by), origin);
+                     });
+                     if (by == 1) return;
+                     const std::byte* const old = from_.address(i) + static_cast<std::size_t>(within);
+                     for (std::size_t k = 0; k < parts; ++k)
+                       if (!std::isfinite(E::held(old + k * E::bytes)))
+                         sums[k] += static_cast<sum>(weight - weight * by) * E::read(from + k * E::bytes);
                    });
     return done;
   }
 
-  /// Whether each whole element of the data section's bytes from `at` on is a finite number, or is as the old model has
-  /// it.
-  bool finite(std::uint64_t at, std::span<const std::byte> bytes) noexcept {
-    bool all = true;
-    std::size_t done = 0;
+  /// The Euclidean norm of a whole update less the old model, which there has to be, as weighing has it: to the same
+  /// bits. Error: value_out_of_range: it is no number; `at`: the index of the first tensor with which it is none.
+  result<double> norm(std::span<const std::byte> update) noexcept {
+    compensated_sum squares;
+    std::size_t done = 0, bad = schema().tensor_count;
+    for_each_piece(0, update.size(), [&]<class E>(E, std::byte*, std::size_t i, std::uint64_t, std::size_t parts) {
+      const std::byte *now = update.data() + done, *was = from_.address(i);
+      done += parts * E::bytes;
+      double step[slice_elements], old[slice_elements];
+      for (std::size_t n = 0; moves<E>() && parts > 0; parts -= n, now += n * E::bytes, was += n * E::bytes) {
+        n = std::min(parts, slice_elements);
+        read_slice<E>(old, was, n);
+        const std::size_t whole = read_step<E, &E::read>(step, now, old, n, all_finite(old, n));
+        add_products(&squares, step, step, 1, whole);
+      }
+      if (bad == schema().tensor_count && !std::isfinite(squares.value())) bad = i;
+    });
+    if (bad < schema().tensor_count) return failure(errc::value_out_of_range, bad);
+    return std::sqrt(squares.value());
+  }
+
+  /// The first tensor with an element that is no finite number, nor as the old model has it, in the data section's
+  /// whole elements from `at` on; the number of tensors: there is none.
+  std::size_t without_number(std::uint64_t at, std::span<const std::byte> bytes) noexcept {
+    std::size_t bad = schema().tensor_count, done = 0;
     for_each_piece(
         at, at + bytes.size(), [&]<class E>(E, std::byte*, std::size_t i, std::uint64_t within, std::size_t parts) {
           for (std::size_t k = 0; k < parts; ++k, done += E::bytes) {
@@ -157,10 +187,10 @@ class weighted_sums {
             const auto old = from_.schema == nullptr
                                  ? decltype(x){}
                                  : E::held(from_.address(i) + static_cast<std::size_t>(within) + k * E::bytes);
-            all = all && (x == old || (std::isnan(x) && std::isnan(old)));
+            if (x != old && !(std::isnan(x) && std::isnan(old))) bad = std::min(bad, i);
           }
         });
-    return all;
+    return bad;
   }
 
   /// Writes every element's average into the destination. If that is the old model, it is what the sums are of from
@@ -232,7 +262,8 @@ class weighted_sums {
   }
   weighted_sums(const destination_view& to, const source_view& from, memory block, std::size_t sums_bytes,
                 std::size_t max_stops, std::size_t bytes) noexcept
-      : block_(std::move(block)), to_(to), from_(from), sums_bytes_(sums_bytes), bytes_(bytes) {
+      : block_(std::move(block)), to_(to), from_(from), sums_bytes_(sums_bytes), bytes_(bytes),
+        integers_move_(std::ranges::all_of(to.schema->entries(), &has_integers, &tensor_entry::type)) {
     std::byte* at = block_.get() + sums_bytes;
     begin_ = reinterpret_cast<std::uint64_t*>(at);
     std::uninitialized_value_construct_n(begin_, schema().tensor_count);
@@ -251,6 +282,11 @@ class weighted_sums {
     clear();
   }
 
+  /// Whether elements of this kind are a part of a step.
+  template <class E>
+  bool moves() const noexcept {
+    return integers_move_ || !is_integer<E>;
+  }
   /// f(what the sums are of, from a byte of a tensor on).
   template <class F>
   void with_origin(std::size_t tensor, std::uint64_t within, F&& f) const noexcept {
@@ -284,6 +320,7 @@ class weighted_sums {
   std::uint64_t* begin_ = nullptr;  // where each tensor's sums begin
   reached_weights reached_;
   std::size_t sums_bytes_ = 0, staging_ = 0, bytes_ = 0;
+  bool integers_move_;  // there is nothing else
 };
 
 }  // namespace tensorpull::detail

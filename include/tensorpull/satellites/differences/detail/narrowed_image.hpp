@@ -17,9 +17,12 @@ namespace tensorpull::detail::embedded {
 inline constexpr std::string_view behind_scales = ".scales";
 
 /// The tensors of a difference, in the order of the model's members: two for each one that is narrowed.
-template <const auto& Names, std::size_t BlockElements>
+template <const auto& Names, class Scheme>
 struct narrowed_names {
-  static constexpr bool is_pair(std::size_t i) noexcept { return is_narrowed(Names.leaves[i].type); }
+  static constexpr bool is_pair(std::size_t i) noexcept {
+    const static_leaf& leaf = Names.leaves[i];
+    return Scheme::narrows(Names.name(i), leaf.type, {leaf.shape, leaf.rank});
+  }
   static constexpr std::uint64_t elements(std::size_t i) noexcept {
     return Names.leaves[i].bytes / (bits(Names.leaves[i].type) / 8);
   }
@@ -38,7 +41,7 @@ struct narrowed_names {
   static constexpr auto blocks = [] {
     std::array<std::uint64_t, Names.count + 1> list{};
     for (std::size_t i = 0; i < Names.count; ++i)
-      if (is_pair(i)) list[i] = blocks_of_8_bits<BlockElements>::blocks(elements(i));
+      if (is_pair(i)) list[i] = Scheme::blocks(elements(i));
     return list;
   }();
   static constexpr auto names = [] {
@@ -83,6 +86,7 @@ struct narrowed_tensor {
   std::uint32_t begin = 0, bytes = 0;
   std::uint16_t name_begin = 0, name_length = 0;
   dtype type = dtype::u8;
+  bool narrowed = false;
 };
 
 /// A number as text.
@@ -95,23 +99,23 @@ inline constexpr metadata_list<3> narrowed_metadata{{{"tensorpull.base", no_dige
                                                      {"tensorpull.blocks_of_8_bits", digits_of<BlockElements>.view()},
                                                      {"tensorpull.moved", no_digest}}};
 
-template <class Model, std::size_t BlockElements>
-using static_narrowed_image = static_image<narrowed_names<tensor_names<Model, true>::final_names, BlockElements>::names,
-                                           narrowed_metadata<BlockElements>>;
+template <class Model, class Scheme>
+using static_narrowed_image = static_image<narrowed_names<tensor_names<Model, true>::final_names, Scheme>::names,
+                                           narrowed_metadata<Scheme::block_elements>>;
 
 /// The constants of a difference's image. Its header has zeros for both digests.
-template <class Model, std::size_t BlockElements>
-struct narrowed_image : image_constants<static_narrowed_image<Model, BlockElements>> {
+template <class Model, class Scheme>
+struct narrowed_image : image_constants<static_narrowed_image<Model, Scheme>> {
  private:
   static constexpr const auto& model_names = tensor_names<Model, true>::final_names;
-  using list = narrowed_names<model_names, BlockElements>;
+  using list = narrowed_names<model_names, Scheme>;
   static_assert(!has_duplicate_names<list::names>(),
                 "tensorpull: a tensor of the model is called like the scales of another: NAME.scales");
   using whole = static_image<model_names>;
-  using image = static_narrowed_image<Model, BlockElements>;
+  using image = static_narrowed_image<Model, Scheme>;
 
  protected:
-  using image_constants<static_narrowed_image<Model, BlockElements>>::header;
+  using image_constants<static_narrowed_image<Model, Scheme>>::header;
   /// After a key of the metadata.
   static constexpr std::uint32_t place_of(std::string_view key) noexcept {
     for (std::size_t i = 0; i + key.size() <= header.size(); ++i) {
@@ -150,8 +154,12 @@ struct narrowed_image : image_constants<static_narrowed_image<Model, BlockElemen
     std::size_t used = 0;
     for (std::size_t i = 0; i < whole::count; ++i) {
       const tensor_entry& t = whole::placed.at[i];
-      made[i] = {static_cast<std::uint32_t>(t.begin), static_cast<std::uint32_t>(t.end - t.begin),
-                 static_cast<std::uint16_t>(used), static_cast<std::uint16_t>(t.name.size()), t.type};
+      made[i] = {static_cast<std::uint32_t>(t.begin),
+                 static_cast<std::uint32_t>(t.end - t.begin),
+                 static_cast<std::uint16_t>(used),
+                 static_cast<std::uint16_t>(t.name.size()),
+                 t.type,
+                 Scheme::narrows(t.name, t.type, t.extents())};
       used += t.name.size();
     }
     return made;

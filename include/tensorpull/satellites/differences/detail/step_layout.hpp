@@ -46,7 +46,7 @@ class step_layout {
       const tensor_entry& t = model.tensors[i];
       if (t.indirect || t.swap_bytes != 0 || t.strides_bytes != nullptr)
         return failure(errc::unsupported_layout, t.begin, t.name);
-      if (!is_narrowed(t.type)) {
+      if (!Scheme::narrows(t.name, t.type, t.extents())) {
         views.push_back({t.name, t.type, t.extents(), token(i, step_part::whole), {}, 0, true});
         continue;
       }

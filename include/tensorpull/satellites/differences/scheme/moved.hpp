@@ -1,4 +1,4 @@
-// An element moved by a step, with the same bits on every machine and with any compiler flags.
+// An element moved by a step (an applied delta), with the same bits on every machine and with any compiler flags.
 //
 // moved = round(base + scale * code), with product and sum as doubles, saturated at the largest value. A float times an
 // integer of 16 bits or less is exact in a double, so a compiler that contracts multiplication and addition changes

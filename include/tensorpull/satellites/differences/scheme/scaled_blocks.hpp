@@ -1,5 +1,5 @@
-// Quantised differences in 8 or 4 bits: a scale for each block of N elements, and an integer of -127 to 127, or -7 to
-// 7, for each element.
+// Quantised differences in 8 or 4 bits (blockwise int8 and int4): a scale for each block of N elements, and an integer
+// of -127 to 127, or -7 to 7, for each element.
 //
 // For differences only. Weights in 8 bits lose most of what a late round learned; their difference to what the other
 // side has keeps it. So no function here narrows without a base. In 4 bits, a sender whose base does not become what it
@@ -10,6 +10,7 @@
 #include <tensorpull/core/error.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/satellites/differences/scheme/moved.hpp>
+#include <tensorpull/satellites/differences/scheme/narrowed_tensors.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -28,8 +29,9 @@ constexpr bool is_scale(float scale) noexcept {
 
 /// The scheme. N elements share a scale; with 256, an F32 model takes 0.254 of its bytes in 8 bits, and 0.129 in 4.
 /// Everything works on one block of 1 to N elements and allocates nothing. In 4 bits a byte has two codes in two's
-/// complement, the first in the lower half; a block begins with a byte, so N is even.
-template <std::size_t N, unsigned Bits>
+/// complement, the first in the lower half; a block begins with a byte, so N is even. `Which`: the tensors that are
+/// narrowed.
+template <std::size_t N, unsigned Bits, tensor_choice Which = every_tensor>
 struct scaled_blocks {
   static_assert(N > 0, "tensorpull: a block has at least one element");
   static_assert(Bits == 8 || (Bits == 4 && N % 2 == 0),
@@ -43,6 +45,10 @@ struct scaled_blocks {
   /// The metadata key for N.
   static constexpr std::string_view key = Bits == 8 ? "tensorpull.blocks_of_8_bits" : "tensorpull.blocks_of_4_bits";
 
+  /// Whether a tensor is narrowed: otherwise it travels whole.
+  static constexpr bool narrows(std::string_view name, dtype type, std::span<const std::uint64_t> shape) noexcept {
+    return detail::is_narrowed(type) && Which::narrows(name, shape, N);
+  }
   /// Bytes of the codes of so many elements.
   static constexpr std::uint64_t code_bytes(std::uint64_t elements) noexcept {
     return elements / byte_elements + (elements % byte_elements != 0 ? 1 : 0);
@@ -154,10 +160,10 @@ struct scaled_blocks {
 };
 
 /// One byte for each element.
-template <std::size_t N = 256>
-using blocks_of_8_bits = scaled_blocks<N, 8>;
+template <std::size_t N = 256, tensor_choice Which = every_tensor>
+using blocks_of_8_bits = scaled_blocks<N, 8, Which>;
 /// Half a byte for each element.
-template <std::size_t N = 256>
-using blocks_of_4_bits = scaled_blocks<N, 4>;
+template <std::size_t N = 256, tensor_choice Which = every_tensor>
+using blocks_of_4_bits = scaled_blocks<N, 4, Which>;
 
 }  // namespace tensorpull

@@ -1,0 +1,64 @@
+// Which tensors a scheme quantises: weight matrices, all, or those with given names. The others travel whole.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace tensorpull {
+
+/// A choice of tensors: `narrows(name, shape, block_elements)`, of floating ones, whose blocks have so many elements.
+/// Both ends name the same one, as they do the scheme, since nothing on the wire has it.
+template <class C>
+concept tensor_choice = requires(std::string_view name, std::span<const std::uint64_t> shape, std::size_t elements) {
+  { C::narrows(name, shape, elements) } noexcept -> std::same_as<bool>;
+};
+
+/// Tensors of two dimensions or more with at least a block's elements. Others save few bytes, and a rounding error
+/// spoils some of them: variances of unlike size, scales, biases. For a step that is applied in place: one with whole
+/// tensors of F32 beside narrowed ones arrives in another order than the model's, which an average of updates on their
+/// way does not take (widened: unsupported_layout).
+struct matrices {
+  static constexpr bool narrows(std::string_view, std::span<const std::uint64_t> shape,
+                                std::size_t block_elements) noexcept {
+    if (shape.size() < 2) return false;
+    std::uint64_t elements = 1;  // up to a block's: a product of another party's extents may overflow
+    for (const std::uint64_t extent : shape)
+      if (extent == 0) return false;
+    for (const std::uint64_t extent : shape) {
+      if (extent >= block_elements) return true;
+      elements *= extent;
+      if (elements >= block_elements) return true;
+    }
+    return false;
+  }
+};
+
+/// All floating tensors.
+struct every_tensor {
+  static constexpr bool narrows(std::string_view, std::span<const std::uint64_t>, std::size_t) noexcept { return true; }
+};
+
+/// A name as a template argument: "layers.0.weight".
+template <std::size_t N>
+struct tensor_name {
+  char text[N]{};  ///< zero-terminated
+  /// Copies a string literal.
+  constexpr tensor_name(const char (&name)[N]) noexcept {
+    for (std::size_t i = 0; i < N; ++i) text[i] = name[i];
+  }
+  constexpr bool is(std::string_view name) const noexcept { return name == std::string_view(text, N - 1); }
+};
+/// The tensors with these names: `tensors_named<"flat", "head.bias">`.
+template <tensor_name... Names>
+struct tensors_named {
+  static constexpr bool narrows(std::string_view name, std::span<const std::uint64_t>, std::size_t) noexcept {
+    return (Names.is(name) || ...);
+  }
+};
+
+static_assert(tensor_choice<matrices> && tensor_choice<every_tensor> && tensor_choice<tensors_named<"w">>);
+
+}  // namespace tensorpull
