@@ -34,13 +34,26 @@ tp::result<brought_directory> bring_directory(const wanted_directory& w) {
   const chosen_files chosen(w.files);
   const auto pull = [&](auto& to, const tp::reference& ref, const tp::pull_options& how, tp::directory_phase phase) {
     const bool look = phase == tp::directory_phase::look;
-    return pull_call{.link = w.link,
-                     .ref = ref,
-                     .options = how,
-                     .chunk = look ? 64 * 1024 : w.chunk,
-                     .wrong = look ? nullptr : w.wrong,
-                     .first_alone = phase != tp::directory_phase::whole}
-        .into(to);
+    const auto from = [&](const link_choice& link, const tp::pull_options& options) {
+      return pull_call{.link = link,
+                       .ref = ref,
+                       .options = options,
+                       .chunk = look ? 64 * 1024 : w.chunk,
+                       .wrong = look ? nullptr : w.wrong,
+                       .first_alone = phase != tp::directory_phase::whole}
+          .into(to);
+    };
+    if (phase == tp::directory_phase::whole || w.link.also.empty()) return from(w.link, how);
+    // one sender after the other: the first that is there is enough
+    for (std::size_t i = 0;; ++i) {
+      link_choice one = w.link;
+      if (i > 0) one.at = w.link.also[i - 1];
+      tp::pull_options options = how;
+      const bool last = i == w.link.also.size();
+      if (!last) options.retry.retries = 1;
+      const auto done = from(one, options);
+      if (done || last || !tp::is_passing(done.error().code) || how.stop.stop_requested()) return done;
+    }
   };
   const auto landed = [&](const tp::landed_range& r) { w.landed(r.offset, r.bytes, r.total); };
   const auto done = tp::receive_directory(pull, w.ref, w.path,

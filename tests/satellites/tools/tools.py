@@ -782,6 +782,11 @@ def a_directory_from_several_senders():
     with Sender("checkpoint") as one, Sender("checkpoint", "--ref", one.ref) as two:
         done = json.loads(run("recv", one.address, one.ref, "--also", two.address, "-o", "copy/", "--chunk", "64K", "--json")[0])
         assert done["outcome"] == "completed" and files_below("copy") == files, done
+        # the first of them is gone
+        done = json.loads(run("recv", "127.0.0.1:1", one.ref, "--also", two.address, "-o", "other/", "--json")[0])
+        assert done["outcome"] == "completed" and files_below("other") == files, done
+        run("recv", "127.0.0.1:1", one.ref, "--also", two.address, "-o", "some/", "--include", "*.json")
+        assert list(files_below("some")) == ["config.json"]
 
 
 def a_directory_over_other_links():

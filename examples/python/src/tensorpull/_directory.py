@@ -27,10 +27,17 @@ def without_slash(path: Path) -> bytes:
     return name.rstrip(b"/") or name
 
 
+def need_directories() -> None:
+    """Raises where the satellite was taken out."""
+    if not hasattr(_native, "Directory"):
+        raise Error("unsupported_request", "this build of tensorpull has no directories")
+
+
 class OpenDirectory:
     """A directory that is published: `add` takes the part of what publishes tensors."""
 
     def __init__(self, add_held: Any, path: Path, include: Union[str, Iterable[str]], exclude: Union[str, Iterable[str]], follow_links: bool) -> None:
+        need_directories()
         self._add_held, self._path = add_held, without_slash(path)
         self._image = _native.Directory(self._path, patterns(include, "include"), patterns(exclude, "exclude"), bool(follow_links))
 
@@ -84,6 +91,7 @@ def download_directory(
     The others are those of `download_tensors`, and its errors. Besides: "invalid_argument" with the name of a file that could not be one everywhere, or leads elsewhere;
     "duplicate_name", of two names that are one where capital letters are like small ones; "schema_mismatch": a model is published there.
     """
+    need_directories()
     address = kept(address)
     if any(map(is_url, addresses_of(address))):
         raise ValueError("a directory is what a Downloader publishes, and a URL leads to one file")
