@@ -12,7 +12,7 @@ namespace tensorpull {
 /// A choice of tensors: `narrows(name, shape, block_elements)`, of floating ones, whose blocks have so many elements.
 /// Both ends name the same one, as they do the scheme, since nothing on the wire has it.
 template <class C>
-concept tensor_choice = requires(std::string_view name, std::span<const std::uint64_t> shape, std::size_t elements) {
+concept tensor_filter = requires(std::string_view name, std::span<const std::uint64_t> shape, std::size_t elements) {
   { C::narrows(name, shape, elements) } noexcept -> std::same_as<bool>;
 };
 
@@ -59,6 +59,6 @@ struct tensors_named {
   }
 };
 
-static_assert(tensor_choice<matrices> && tensor_choice<every_tensor> && tensor_choice<tensors_named<"w">>);
+static_assert(tensor_filter<matrices> && tensor_filter<every_tensor> && tensor_filter<tensors_named<"w">>);
 
 }  // namespace tensorpull
