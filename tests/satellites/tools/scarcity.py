@@ -301,7 +301,7 @@ def little_memory():
         rows = {"inspect": ["model.safetensors"], "send": ["model.safetensors", "--idle", 0.05], "recv": [sender.address, sender.ref, "-o", "copy", "--force", "--restart", "--retries", 0]}
         for tool, words in rows.items():
             does, says = 0, 0
-            least, most = 4 << 20, 64 << 20
+            least, most = os.path.getsize(command(tool)[0]) + (1 << 20), 64 << 20  # with less than its own code the system kills it before it begins
             for step in range(40):
                 limit = (least + (most - least) * step // 40) + chance.randrange(1 << 18)
                 done = subprocess.run(command(tool, *words), capture_output=True, timeout=120, preexec_fn=few(resource.RLIMIT_AS, limit))

@@ -1121,11 +1121,12 @@ def D3_outputs_that_cannot_be():
     os.mkfifo("pipe")
     with Sender("model.safetensors") as sender:
         to = [sender.address, sender.ref, "-o"]
-        for output, word in {"exists": "--force", "folder": "directory", "folder/": "not the name", "link": "symbolic link", "pipe": "no regular file",
+        for output, word in {"exists": "--force", "folder": "directory", "link": "symbolic link", "pipe": "no regular file",
                              "nowhere/x": "does not exist", "exists/x": "is none", "/proc/x": "", "n" * 300: "name too long"}.items():
             out, err = run("recv", *to, output, status=3)
             assert out == "" and err.count("\n") == 1 and word.lower() in err.lower() and output in err, (output, err)
         run("recv", *to, "link", "--force", status=3)
+        assert "-o FILE takes it, without a slash" in run("recv", *to, "folder/", status=1)[1]
         os.chmod("locked", 0o555)
         _, err = run("recv", *to, "locked/x", status=3, preexec_fn=without_override)
         assert "locked/x cannot be written: Permission denied" in err, err
