@@ -28,6 +28,10 @@ struct facade_limits : default_limits {
                                                                        // memory
   static constexpr std::size_t references = 512;
   static constexpr std::size_t pipelined_requests = 16, window = 32'768;
+  // Several workers that take a slice each of every tensor ask for some dozen digests at a time, of all bytes together.
+  // A peer that has a reference can cost a seventh of a processor by that.
+  static constexpr std::uint64_t subset_bytes_per_second = 2ull << 30;
+  static constexpr std::size_t digest_jobs = 8;
 };
 using any_chunks = bytes_up_to<max_payload_bytes>;
 template <class Transport, class Chunking = any_chunks, class... More>

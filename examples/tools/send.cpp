@@ -564,7 +564,8 @@ class sender {
       std::printf("%s %s\n", address_.c_str(), ref.c_str());
       std::fflush(stdout);
       if (http_.empty()) continue;
-      say("send", "or: curl -H 'Authorization: Bearer " + digits_of(refs_[i].id) + "' -o FILE " + url_of(i));
+      say("send", "or: curl -H 'Authorization: Bearer " + digits_of(refs_[i].id) + "' -o FILE " + url_of(i) +
+                      (is_of_files(i) ? "/files/PATH, for each PATH of " + url_of(i) + "/files" : ""));
       if (wanted())
         say("send", "with -H 'Tensorpull-Recipient: NAME' it counts, once it has confirmed: " + confirming_line(i));
     }

@@ -225,6 +225,30 @@ TEST(Slices, A_request_for_many_is_no_longer_than_a_page) {
   EXPECT_LE(encode(m).size(), tp::default_limits::page_bytes);
 }
 
+TEST(Slices, More_than_an_owner_has_memory_for_are_refused) {
+  const model source = layers(40).fill(5);
+  pair p;
+  p.left.publish(source);
+  std::vector<std::string_view> names;
+  for (const auto& t : source.schema().entries()) names.push_back(t.name);
+  const std::vector<tp::index_range> rows(names.size(), {1, 3});
+  const auto answered = [&](std::size_t count) {
+    owner::peer asks;
+    tp::frame m, answer;
+    m.kind = tp::frame_kind::locate;
+    m.ref = {1, 2};
+    m.names = std::span(names).first(count);
+    m.slices = std::span(rows).first(count);
+    tp::byte_range ranges[128];
+    for (int i = 0; i < 100; ++i)
+      if (p.left.references.locate(asks, m, ranges, answer) == tp::digest_state::ready) break;
+    p.left.references.forget(asks);
+    return answer.kind == tp::frame_kind::refused ? answer.status : tp::status::ok;
+  };
+  EXPECT_EQ(answered(owner::most_slices), tp::status::ok);
+  EXPECT_EQ(answered(owner::most_slices + 1), tp::status::bad_request);
+}
+
 TEST(Slices, Of_the_same_names_other_slices_have_other_digests) {
   const model source = layers(3).fill(4);
   pair p;

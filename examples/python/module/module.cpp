@@ -69,4 +69,5 @@ PYBIND11_MODULE(_native, m) {
   tp::bind_weighing(m);
   tp::bind_images(m);
   if constexpr (TENSORPULL_PYTHON_DIFFERENCES) tp::bind_difference(m);
+  if constexpr (TENSORPULL_PYTHON_DIRECTORIES) tp::bind_directories(m);
 }

@@ -9,6 +9,7 @@
 namespace tensorpull::python {
 
 void bind_owners(py::module_& m) {
+  py::class_<opened_image>(m, "OpenedImage");
   py::class_<owner>(m, "Owner", in_cycles<owner>())
       .def(py::init<std::string_view, std::size_t, std::int64_t, std::int64_t, std::int64_t, std::uint64_t,
                     std::uint64_t, const tls_settings&, std::size_t, std::size_t, py::object>())
@@ -19,6 +20,7 @@ void bind_owners(py::module_& m) {
       .def("name_recipient", &owner::name_recipient)
       .def("name_publication", &owner::name_publication)
       .def("add", &owner::add)
+      .def("add_held", &owner::add_held)
       .def("add_all", &owner::add_all)
       .def("withdraw", &owner::withdraw)
       .def("status", &owner::status)

@@ -12,5 +12,7 @@ void bind_weighing(pybind11::module_& m);
 void bind_images(pybind11::module_& m);
 /// Not there in a build without differences (TENSORPULL_PYTHON_DIFFERENCES).
 void bind_difference(pybind11::module_& m);
+/// Not there in a build without directories (TENSORPULL_PYTHON_DIRECTORIES).
+void bind_directories(pybind11::module_& m);
 
 }  // namespace tensorpull::python

@@ -103,6 +103,13 @@ auto add_kept(std::unique_ptr<published> kept, Add add) {
   return value_or_raise(std::move(done));
 }
 
+/// An image that is no dict of tensors: a Python object holds it.
+class opened_image {
+ public:
+  virtual ~opened_image() = default;
+  virtual source_view source() const noexcept = 0;
+};
+
 /// Publishes for Python: an owner or a session. `Self::publisher()` keeps the library's in use.
 template <class Self>
 class publishes {
@@ -110,20 +117,12 @@ class publishes {
   /// Publishes the tensors that are described. Returns the reference's digits, the version, the fingerprint and the
   /// image's length in bytes.
   py::tuple add(const py::sequence& described, const text_pairs& metadata, py::object keep, const py::object& how) {
-    const auto s = settings_of<publish_settings>(how);
-    const auto mine = self().publisher();
-    std::vector<recipient_id> named;
-    publish_options options = options_of(s, named);
-    auto kept = std::make_unique<published>(tensor_table(described), metadata, std::move(keep), s, published_);
-    if (options.version == 0) options.version = version_of(kept->image.source(), *kept->devices.copies());
-    if (!s.tell_settled.is_none()) options.settled = kept->tell_settled;
-    if (!s.tell_progress.is_none()) options.progress = kept->tell_progress;
-    const source_view image = kept->image.source();
-    const std::uint64_t bytes = image.schema->image_bytes;  // it may have ended when add_image() returns
-    return to_python(
-        add_kept(std::move(kept),
-                 [&](unique_any k, const stop_token&) { return mine->add_image(image, options, std::move(k)); }),
-        bytes);
+    return add_one(tensor_table(described), metadata, std::move(keep), how, nullptr);
+  }
+  /// The same of an image that is held.
+  py::tuple add_held(py::object held, const py::object& how) {
+    const opened_image& image = held.cast<const opened_image&>();
+    return add_one(tensor_table(py::tuple()), {}, std::move(held), how, &image);
   }
   /// Publishes several dicts, all or none. Each part is (described, metadata, digits of its ID or ""). Returns what
   /// add() returns, for each.
@@ -186,6 +185,25 @@ class publishes {
     const auto mine = self().publisher();
     const reference r = reference_or_raise(ref);
     return without_lock([&] { return f(*mine, r); });
+  }
+
+  /// `held`: the image, in place of that of the table, which is empty.
+  py::tuple add_one(const tensor_table& table, const text_pairs& metadata, py::object keep, const py::object& how,
+                    const opened_image* held) {
+    const auto s = settings_of<publish_settings>(how);
+    const auto mine = self().publisher();
+    std::vector<recipient_id> named;
+    publish_options options = options_of(s, named);
+    auto kept = std::make_unique<published>(table, metadata, std::move(keep), s, published_);
+    const source_view image = held != nullptr ? held->source() : kept->image.source();
+    if (options.version == 0) options.version = version_of(image, *kept->devices.copies());
+    if (!s.tell_settled.is_none()) options.settled = kept->tell_settled;
+    if (!s.tell_progress.is_none()) options.progress = kept->tell_progress;
+    const std::uint64_t bytes = image.schema->image_bytes;  // it may have ended when add_image() returns
+    return to_python(
+        add_kept(std::move(kept),
+                 [&](unique_any k, const stop_token&) { return mine->add_image(image, options, std::move(k)); }),
+        bytes);
   }
 
   publications published_ = std::make_shared<publications::element_type>();

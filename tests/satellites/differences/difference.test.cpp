@@ -180,6 +180,8 @@ TEST(Difference, Of_another_model_or_of_anything_else_is_refused_by_name) {
     EXPECT_EQ(code_of(to.begin({.image_bytes = n, .data_start = 64})), errc::bad_frame);
     EXPECT_EQ(to.state(), difference_state::untouched);
   }
+  auto long_header = *applied::make(v.old->get().destination(), coder);
+  EXPECT_EQ(code_of(long_header.begin({.image_bytes = 100'064, .data_start = 100'000})), errc::too_large);
   EXPECT_EQ(code_of(tp::model_difference::make(v.old->get().source(), w.now->get().source(), coder)),
             errc::schema_mismatch);
   EXPECT_EQ(code_of(tp::model_difference::make(v.old->get().source(), v.now->get().source(), coder, 70)),

@@ -242,6 +242,20 @@ TEST(DownloadChanges, An_owner_keeps_one_difference_by_default_and_no_more_bytes
   EXPECT_EQ(kept_of(kept(9, 0)), 1u) << "beside the last one nothing";
   EXPECT_EQ(kept_of(kept(9, bytes + bytes / 2)), 2u);
 
+  // what is published stays until it is withdrawn
+  auto other = dense_net::downloader::open({});
+  kept two(2);
+  for (std::size_t i = 1; i < r.all.size(); ++i) {
+    two.keep(r.between(i - 1, i), r.version(i - 1));
+    const auto one = *other->add_tensors(*r.all[i]);
+    ASSERT_TRUE(two.publish(*other, one));
+    EXPECT_EQ(two.size(), i);
+  }
+  two.withdraw(*other);
+  EXPECT_EQ(two.size(), 2u);
+  two.clear(*other);
+  EXPECT_EQ(two.size(), 0u);
+
   using small_net = raw_net<dense, tp::tcp, two_places>;
   kept all(3);
   for (std::size_t i = 1; i < r.all.size(); ++i) all.keep(r.between(i - 1, i), r.version(i - 1));

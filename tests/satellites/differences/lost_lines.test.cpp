@@ -102,6 +102,45 @@ void brings_up_to_date() {
     EXPECT_TRUE(same(*mine, *now));
   }
 }
+TEST(LostLines, A_difference_that_broke_off_goes_on_with_another_call) {
+  using Net = net<tp::chunk_and_image_digest>;
+  using tensors = tp::raw_tensors<dense>;
+  const auto old = first_version(), now = stepped(*old);
+  tp::deflate_coder coder;
+  const auto difference = tp::model_difference::make(tensors::source(*old), tensors::source(*now), coder);
+  ASSERT_TRUE(difference);
+  auto owner = Net::downloader::open({});
+  const auto whole = *owner->add_tensors(*now);
+  const auto changes = *owner->add_image(difference->image());
+  const serving server(*owner);
+  const std::size_t all = difference->bytes().size();
+  bool went_on = false;
+  for (const bool meddled : {false, true})
+    for (const std::size_t most : {std::size_t{2'000}, all / 3, all * 2 / 3}) {
+      SCOPED_TRACE(most);
+      auto mine = std::make_unique<dense>(*old);
+      auto kept = tp::applied_difference<tp::deflate_coder>::make(tensors::destination(*mine), coder, 4_KiB);
+      ASSERT_TRUE(kept);
+      cutting_line line(owner->port(), most, 1);
+      std::uint64_t came = 0;
+      const auto broken = tp::download_changes<Net>(local(line.port()), whole, changes, *mine, *kept,
+                                                    {.per_request_timeout = 30s, .retry = {.retries = 0}}, &came);
+      ASSERT_FALSE(broken);
+      const bool partly = kept->state() == tp::difference_state::partly;
+      if (meddled && partly) reinterpret_cast<std::byte*>(mine.get())[5] ^= std::byte{1};
+      const auto done = tp::download_changes<Net>(local(owner->port()), whole, changes, *mine, *kept, {}, &came);
+      ASSERT_TRUE(succeeded(done));
+      EXPECT_TRUE(same(*mine, *now));
+      EXPECT_EQ(came == 0, meddled && partly) << "what has changed meanwhile is no part of it";
+      EXPECT_EQ(kept->state() == tp::difference_state::applied, came != 0);
+      went_on = went_on || (partly && came != 0);
+      if (came == 0) continue;
+      const auto again = tp::download_changes<Net>(local(owner->port()), whole, changes, *mine, *kept, {}, &came);
+      ASSERT_TRUE(succeeded(again)) << "such as after a confirmation that was lost";
+      EXPECT_GT(came, 0u);
+    }
+  EXPECT_TRUE(went_on);
+}
 TEST(LostLines, A_difference_goes_on_where_it_was_and_so_does_the_whole) {
   brings_up_to_date<net<>>();
   brings_up_to_date<net<tp::chunk_and_image_digest>>();

@@ -220,6 +220,17 @@ TEST_F(Directories, Only_files_that_changed_are_fetched_beside_a_base) {
   EXPECT_EQ(owner->settlement_of(*ref)->counts.acquired, 1u) << "one recipient, of both pulls";
 }
 
+TEST_F(Directories, Digests_that_lie_about_a_base_cost_a_pull_of_all) {
+  write(here, {{"a", "1234"}, {"b", "5678"}});
+  const auto honest = tp::directory_image::open(here.string());
+  ASSERT_TRUE(honest);
+  // the owner states the digests of the base, and has other bytes
+  const auto ref = publish_as({{"a", "1234"}, {"b", "9999"}}, tp::tensor_digests_of(honest->schema()));
+  const std::string base = here.string();
+  ASSERT_TRUE(succeeded(receive(ref, {.base = base, .overwrite = true})));
+  EXPECT_EQ(read(here), (tree{{"a", "1234"}, {"b", "9999"}}));
+}
+
 TEST_F(Directories, A_base_that_has_everything_costs_one_byte) {
   ASSERT_TRUE(succeeded(receive(*publish(checkpoint()))));
   const std::string base = here.string() + "-old";

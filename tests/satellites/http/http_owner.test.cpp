@@ -64,6 +64,57 @@ TEST_F(HttpOwner, HEAD_says_the_same_without_a_body_and_makes_nobody_a_recipient
   EXPECT_EQ(owner->status_of(ref)->acquired, 0u);
 }
 
+TEST_F(HttpOwner, Each_tensor_is_a_file_by_its_name_and_the_header_lists_them) {
+  publish();
+  auto c = connect();
+  const auto header = 8 + tp::load_le64(std::as_bytes(std::span(image)).data());
+  const std::string files = path_of(ref) + "/files", text = image.substr(8, header - 8);
+  c.say(get(files));
+  const auto listed = c.hear();
+  EXPECT_EQ(listed.status, 200);
+  EXPECT_EQ(listed.body, text);
+  EXPECT_EQ(listed.at("Content-Type"), "application/json");
+  EXPECT_EQ(listed.at("Repr-Digest"), "");
+  c.say(http_client::request("HEAD", files, ref));
+  EXPECT_EQ(c.hear(true).at("Content-Length"), std::to_string(text.size()));
+  const tp::image_schema& schema = *tp::raw_tensors<mlp>::source(*source).schema;
+  for (const tp::tensor_entry& t : schema.entries()) {
+    const std::string name(t.name), bytes = image.substr(header + t.begin, t.size_bytes());
+    c.say(get(files + "/" + name));
+    const auto whole = c.hear();
+    EXPECT_EQ(whole.status, 200) << name;
+    EXPECT_TRUE(whole.body == bytes) << name;
+    c.say(get(files + "/" + name, "Range: bytes=-7\r\n"));
+    const auto part = c.hear();
+    EXPECT_EQ(part.status, 206);
+    EXPECT_TRUE(part.body == bytes.substr(bytes.size() - 7)) << name;
+    EXPECT_EQ(part.at("Content-Range"), "bytes " + std::to_string(bytes.size() - 7) + "-" +
+                                            std::to_string(bytes.size() - 1) + "/" + std::to_string(bytes.size()));
+    c.say(get(files + "/" + name, "Range: bytes=" + std::to_string(bytes.size()) + "-\r\n"));
+    EXPECT_EQ(c.hear().status, 416) << "what lies behind it is another's";
+  }
+  for (const std::string& none : {std::string("/"), std::string("/none"), std::string("/w1/"),
+                                  "/" + std::string(256, 'a'), "/" + std::string(1000, 'a')}) {
+    c.say(get(files + none));
+    EXPECT_EQ(c.hear().status, 404) << none;
+  }
+  tp::reference other = ref;
+  other.id.low ^= 1;
+  c.say(http_client::request("GET", files + "/w1", other));
+  EXPECT_EQ(c.hear().status, 404);
+  c.say("GET " + files + "/w1 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(c.hear().status, 401);
+}
+
+TEST_F(HttpOwner, A_file_that_was_fetched_is_a_part_of_the_image_and_no_more) {
+  publish({.recipients = 1});
+  auto c = connect();
+  const std::string name(tp::raw_tensors<mlp>::source(*source).schema->tensors[0].name);
+  c.say(get(path_of(ref) + "/files/" + name, "Tensorpull-Recipient: site-1\r\n"));
+  EXPECT_EQ(c.hear().status, 200);
+  EXPECT_EQ(confirm(c, "", "Tensorpull-Recipient: site-1\r\n").status, 409);
+}
+
 TEST_F(HttpOwner, Ranges_are_those_of_RFC_9110) {
   publish();
   auto c = connect();

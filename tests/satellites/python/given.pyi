@@ -9,6 +9,10 @@ class Net(torch.nn.Module):
     encoder: torch.nn.Module
     head: torch.nn.Module
 
+class Engine:
+    def load_weight(self, name: str, tensor: Any) -> None: ...
+
+engine: Engine
 model: Net
 optimizer: torch.optim.Optimizer
 owner: tensorpull.Downloader

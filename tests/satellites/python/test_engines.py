@@ -6,12 +6,12 @@ import abc
 import importlib
 import pathlib
 import sys
-import threading
 import types
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import pytest
+from processes import JoinedThread
 
 import tensorpull
 
@@ -143,7 +143,7 @@ class Client:
             except BaseException as e:  # noqa: B902: raised by the caller
                 errors.append(e)
 
-        threads = [threading.Thread(target=run, args=(worker,)) for worker in self.workers]
+        threads = [JoinedThread(target=run, args=(worker,), daemon=True) for worker in self.workers]
         for each in threads:
             each.start()
         for each in threads:

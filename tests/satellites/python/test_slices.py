@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 
 import numpy as np
 import pytest
+from processes import JoinedThread, eventually
 
 import tensorpull
 from tensorpull import Error, Session
@@ -31,10 +31,10 @@ def test_new_tensors_have_the_shape_of_the_slice_and_only_its_bytes_travel(owner
     for name, tensor in want.items():
         assert np.array_equal(np.asarray(got[name]), tensor) and np.asarray(got[name]).dtype == tensor.dtype, name
     assert got.receipt.outcome == "completed" and got.receipt.confirmed
-    assert got.receipt.bytes == sum(t.nbytes for t in want.values()) == owner.status(ref).bytes_sent
+    assert got.receipt.bytes == sum(t.nbytes for t in want.values())
     assert got.receipt.version == ref.version
     # the digest of what was pulled is that of a dict with the same tensors alone, behind its header
-    alone = owner.add_tensors({name: np.ascontiguousarray(t) for name, t in want.items()})
+    alone = owner.add_tensors({name: np.array(t) for name, t in want.items()})
     again = tensorpull.download_tensors(owner.address, alone, names=list(want))
     assert got.receipt.digest == again.receipt.digest != 0 and got.receipt.fingerprint == again.receipt.fingerprint == alone.fingerprint
     assert owner.wait(ref, 60) and owner.outcome(ref).verdict == "completed"
@@ -58,7 +58,7 @@ def test_into_memory_that_exists_contiguous_strided_and_atomic(owner):
 
 
 def test_eight_workers_with_a_quarter_each_pull_one_model_in_the_bytes_of_two(owner):
-    there = {name: t for name, t in model(30).items() if t.ndim > 1 and t.shape[0] % 4 == 0}
+    there = {f"layers.{i}.w": np.random.default_rng(i).standard_normal((64, 4000), "f4") for i in range(24)}
     ref = owner.add_tensors(there, recipients=8)
     got, errors = [None] * 8, []
 
@@ -69,7 +69,7 @@ def test_eight_workers_with_a_quarter_each_pull_one_model_in_the_bytes_of_two(ow
         except BaseException as e:  # noqa: B902: the test's thread raises it
             errors.append(e)
 
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    workers = [JoinedThread(target=work, args=(i,), daemon=True) for i in range(8)]
     for each in workers:
         each.start()
     for each in workers:
@@ -77,10 +77,14 @@ def test_eight_workers_with_a_quarter_each_pull_one_model_in_the_bytes_of_two(ow
     assert not errors
     for first in (0, 4):
         assert all(np.array_equal(np.concatenate([got[first + i][name] for i in range(4)]), t) for name, t in there.items())
-    assert owner.wait(ref, 60) and owner.outcome(ref).completed == 8
-    assert owner.status(ref).bytes_sent == 2 * sum(t.nbytes for t in there.values())
+    assert owner.wait(ref, 60) and owner.outcome(ref).counts.completed == 8
+    whole = sum(t.nbytes for t in there.values())
+    assert sum(each.receipt.bytes for each in got) == 2 * whole
+    assert 2 * whole <= owner.status(ref).bytes_sent <= 2 * whole + 8 * LOOK  # each has looked at what is published
 
 
+#: The most bytes that a look at what is published takes.
+LOOK = 128 << 10
 SLICED = {"layers.0.w": slice(3, 9), "cube": slice(1, 2)}
 
 
@@ -119,7 +123,7 @@ def test_over_a_session():
                 session.send(1, b"", refs)
                 session.serve(refs[0])
 
-        serving = threading.Thread(target=serve)
+        serving = JoinedThread(target=serve, daemon=True)
         serving.start()
         with Session(door.address) as session:
             ref = session.receive().references[0]
@@ -146,7 +150,7 @@ def test_what_does_not_go_together_is_refused_by_name(owner, tmp_path):
     with tensorpull.Downloader(http="127.0.0.1:0") as web:
         at = web.start().add_tensors(model())
         with pytest.raises(Error) as e:
-            tensorpull.download_tensors(f"http://127.0.0.1:{web.http_port}/v1/{at.id}", names=part)
+            tensorpull.download_tensors(web.url(at), at, bearer=at, names=part)
         assert e.value.code == "unsupported_request"
     assert not out["bias"].any()
 
@@ -174,7 +178,7 @@ def test_a_slice_that_is_not_there_is_named(owner, name, part, code):
         with pytest.raises(Error) as e:
             tensorpull.download_tensors(owner.address, ref, names={name: part}, **more)
         assert (e.value.code, e.value.name) == (code, name)
-    assert owner.status(ref).bytes_sent == 0 and owner.status(ref).acquired == 0
+    assert eventually(lambda: owner.status(ref).acquired == 0) and owner.status(ref).bytes_sent <= 2 * LOOK and owner.status(ref).completed == 0
 
 
 def test_other_arguments_that_make_no_sense(owner):
@@ -196,7 +200,7 @@ def test_memory_of_another_shape_is_named_with_both_shapes(owner):
     out = {"cube": np.zeros((2, 3, 5), "i2")}
     with pytest.raises(Error) as e:
         tensorpull.download_tensors(owner.address, ref, names={"cube": slice(0, 3)}, out=out)
-    assert (e.value.code, e.value.name) == ("schema_mismatch", "cube") and "[2, 3, 5]" in str(e.value) and "[3, 3, 5]" in str(e.value)
+    assert (e.value.code, e.value.name) == ("schema_mismatch", "cube") and "(2, 3, 5)" in str(e.value) and "(3, 3, 5)" in str(e.value)
     assert not out["cube"].any()
 
 

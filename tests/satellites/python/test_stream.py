@@ -7,11 +7,10 @@ import contextlib
 import gc
 import socket
 import threading
-import time
 
 import numpy as np
 import pytest
-from processes import eventually
+from processes import JoinedThread, be_slow, eventually
 
 import tensorpull
 from tensorpull import Error, Session, aio
@@ -49,8 +48,18 @@ def test_all_tensors_come_in_the_order_of_the_image(owner, framework, memory):
 
 
 @pytest.mark.parametrize("memory", [0, 600_000, MIB])
-def test_what_is_not_taken_yet_has_a_bound(owner, memory):
-    there = model()
+def test_what_is_not_taken_yet_has_a_bound(owner, memory, monkeypatch):
+    from tensorpull._stream import _Hand
+
+    room, most = _Hand.room_for, 0
+
+    def counted(hand, nbytes):
+        nonlocal most
+        room(hand, nbytes)
+        most = max(most, hand.held)
+
+    monkeypatch.setattr(_Hand, "room_for", counted)
+    there = {name: t for name, t in model().items() if name.startswith("layers")}
     ref = owner.add_tensors(there)
     with tensorpull.stream(owner.address, ref, memory=memory, chunk_size=50_000) as stream:
         for _ in range(4):
@@ -60,10 +69,9 @@ def test_what_is_not_taken_yet_has_a_bound(owner, memory):
             assert eventually(lambda: hand.held + 256_000 > memory and hand.ready), "the room is full"
             held = hand.held
             assert held <= max(memory, 256_000)
-            time.sleep(0.1)
-            assert hand.held == held
+            assert not eventually(lambda: hand.held != held, 0.1)
         assert len(list(stream)) == len(there) - 4
-        assert hand.most_held <= max(memory, 256_000)
+        assert 256_000 <= most <= max(memory, 256_000)
 
 
 def test_the_loops_tensors_are_its_own_and_nothing_else_is_kept(owner):
@@ -107,14 +115,17 @@ def test_some_of_the_tensors_and_slices_of_them(owner):
     assert np.array_equal(got["layers.03.w"], there["layers.03.w"][8:24]) and np.array_equal(got["layers.11.w"], there["layers.11.w"])
     assert stream.receipt.outcome == "completed" and stream.receipt.bytes == sum(t.nbytes for t in got.values())
     with pytest.raises(Error) as e:
-        next(tensorpull.stream(owner.address, ref, names={"ids": slice(3, 3)}))
+        next(tensorpull.stream(owner.address, owner.add_tensors(there), names={"ids": slice(3, 3)}))
     assert (e.value.code, e.value.name) == ("invalid_argument", "ids")
+
+
+def no_thread_is_left():
+    return not [each.name for each in threading.enumerate() if each.name.startswith("tensorpull.")]
 
 
 @pytest.mark.parametrize("leave", ["break", "close", "error", "forgotten"])
 def test_a_loop_that_is_left_early_ends_the_pull(owner, leave):
     ref = owner.add_tensors(model(), recipients=1)
-    before = threading.active_count()
     stream = tensorpull.stream(owner.address, ref, memory=0)
     if leave == "break":
         for _name, _tensor in stream:
@@ -134,7 +145,7 @@ def test_a_loop_that_is_left_early_ends_the_pull(owner, leave):
         next(stream)
         del stream
     gc.collect()
-    assert threading.active_count() == before
+    assert no_thread_is_left()
     assert eventually(lambda: owner.status(ref).cancelled == 1), "the owner hears that it was given up"
     assert owner.status(ref).completed == 0
 
@@ -145,8 +156,7 @@ def test_the_owner_hears_of_the_end_when_the_last_one_was_taken(owner):
     stream = tensorpull.stream(owner.address, ref)
     for _ in there:
         next(stream)
-    time.sleep(0.2)
-    assert owner.status(ref).completed == 0 and stream.receipt is None
+    assert not eventually(lambda: owner.status(ref).completed, 0.2) and stream.receipt is None
     assert list(stream) == [] and owner.wait(ref, 60) and stream.receipt.confirmed
 
 
@@ -264,8 +274,8 @@ def test_a_connection_that_is_lost_is_made_again_and_nothing_comes_twice(owner):
 def test_a_slow_loop_is_no_silent_owner(owner):
     there = model(4)
     ref = owner.add_tensors(there, recipients=1)
-    for _name, _tensor in tensorpull.stream(owner.address, ref, memory=0, chunk_size=20_000, per_request_timeout=0.2, recipient="slow"):
-        time.sleep(0.5)
+    for _name, _tensor in tensorpull.stream(owner.address, ref, memory=0, chunk_size=20_000, per_request_timeout=0.5, retries=1000, recipient="slow"):
+        be_slow(0.8)
     assert owner.wait(ref, 60) and owner.outcome(ref).verdict == "completed"
 
 
@@ -297,7 +307,7 @@ def test_over_a_session_which_goes_on_afterwards():
                 session.send(1, b"", refs)
                 session.serve(refs)
 
-        serving = threading.Thread(target=serve)
+        serving = JoinedThread(target=serve, daemon=True)
         serving.start()
         with Session(door.address) as session:
             first, second = session.receive().references
@@ -333,9 +343,8 @@ def test_an_event_loop_goes_on_meanwhile(owner):
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
-    before = threading.active_count()
     asyncio.run(run())
-    assert turns > 1 and threading.active_count() == before
+    assert turns > 1 and no_thread_is_left()
     assert eventually(lambda: owner.settled(ref)) and (owner.outcome(ref).counts.completed, owner.outcome(ref).counts.cancelled) == (1, 1)
 
 
@@ -348,6 +357,18 @@ def test_over_links_that_keep_no_order_it_is_refused():
             assert e.code == "unsupported_request"
         else:  # nothing has overtaken anything
             assert all(np.array_equal(got[name], t) for name, t in model().items())
+
+
+def test_another_owner_is_not_asked_once_a_tensor_was_given(owner):
+    ref = owner.add_tensors(model())
+    with tensorpull.Downloader("unix:@tensorpull-stream-{}".format(id(ref))) as other:
+        other.start().add_tensors(model(), ref_id=ref.id)
+        stream = tensorpull.stream([owner.address, other.address], ref, memory=0, chunk_size=20_000, retries=0)
+        next(stream)
+        owner.withdraw(ref)
+        with pytest.raises(Error) as e:
+            list(stream)
+        assert e.value.code == "withdrawn" and other.status(ref).completed == 0
 
 
 def test_several_addresses_until_a_tensor_was_given(owner):
@@ -368,9 +389,13 @@ def test_arguments_that_make_no_sense(owner):
         ({"dtype": "I64"}, ValueError),
         ({"dtype": "bad"}, ValueError),
         ({"memory": -1}, ValueError),
+        ({"max_bytes": -1}, ValueError),
     ):
         with pytest.raises(kind):
             tensorpull.stream(owner.address, ref, **more)
+    with pytest.raises(Error) as e:
+        list(tensorpull.stream(owner.address, ref, max_bytes=1000))
+    assert (e.value.code, e.value.name) == ("too_large", "layers.00.w")
     with pytest.raises(TypeError, match="rename gives names"):
         list(tensorpull.stream(owner.address, ref, rename=lambda name: 3))
     with pytest.raises(Error) as e:

@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 import tty
+import urllib.request
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -783,6 +784,20 @@ def a_directory_from_several_senders():
         assert done["outcome"] == "completed" and files_below("copy") == files, done
 
 
+def a_directory_over_other_links():
+    files = checkpoint("checkpoint", size=100_000)
+    for link in ("unix:@tensorpull-tools-%d" % os.getpid(), "udp://127.0.0.1:0", f"shm:{os.getcwd()}/shm"):
+        if without(link):
+            continue
+        with Sender("checkpoint", "--listen", link, "--recipients", 2) as sender:
+            run("recv", sender.address, sender.ref, "-o", "copy/")
+            done = json.loads(run("recv", sender.address, sender.ref, "-o", "copy/", "--force", "--base", "copy", "--json")[0])
+            assert files_below("copy") == files and done["received_bytes"] == 1, done
+        processes.run(["rm", "-r", "copy"], check=True)
+    run("recv", f"pipe:{shlex.join(command('send', os.path.abspath('checkpoint'), '--stdio', '--ref', NO_REF))}", NO_REF, "-o", "copy/")
+    assert files_below("copy") == files
+
+
 def directories_that_cannot_be():
     os.mkdir("empty"), os.mkdir("links"), os.mkdir("cases"), os.mkdir("pipes")
     assert "no file that is chosen" in run("send", "empty", "--idle", 0.1, status=1)[1]
@@ -818,6 +833,24 @@ def directories_that_cannot_be():
         assert "File too large" in err and not os.path.exists("big"), err
         run("recv", sender.address, sender.ref, "-o", "big/", "--resume")
         assert files_below("big") == files_below("checkpoint")
+        os.mkdir("small")
+        if os.geteuid() == 0 and processes.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", "small"], capture_output=True).returncode == 0:
+            try:
+                write("small/other", bytes(5 * MIB))
+                out, err = run("recv", sender.address, sender.ref, "-o", "small/copy/", status=3)
+                assert "the disk is full" in err and os.listdir("small") == ["other"], err
+                os.remove("small/other")
+                path = SlowPath(sender.port, 1 << 30)
+                path.hold_at(4 * MIB)
+                first = processes.Program(command("recv", path.address, sender.ref, "-o", "small/copy/", "--chunk", "64K"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                path.wait_for_hold()
+                first.send_signal(signal.SIGINT)
+                first.communicate(timeout=60)
+                write("small/other", bytes(MIB))  # there is room for what lacks, and not for all
+                run("recv", sender.address, sender.ref, "-o", "small/copy/", "--resume")
+                assert files_below("small/copy") == files_below("checkpoint")
+            finally:
+                processes.run(["umount", "-l", "small"], check=True)
     # a file that changes is named, and what has arrived of it gets no name
     checkpoint("changing", size=8 * MIB)
     with Sender("changing") as sender:
@@ -832,6 +865,23 @@ def directories_that_cannot_be():
         assert puller.returncode == 1 and not os.path.exists("half"), puller.returncode
         sender.process.send_signal(signal.SIGINT)
         assert any(event["event"] == "withdrawn" for event in sender.end(1)), "it is withdrawn"
+
+
+def a_file_of_a_directory_over_http():
+    files = checkpoint("checkpoint")
+    with Sender("checkpoint", "--http", "127.0.0.1:0") as sender:
+        def get(path, **fields):
+            request = urllib.request.Request(sender.published[0]["url"] + path, headers={"Authorization": "Bearer " + sender.ref} | fields)
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.read(), answer.headers
+        listed = json.loads(get("/files")[0])
+        assert {name: of["shape"] for name, of in listed.items() if name != "__metadata__"} == {name: [len(data)] for name, data in files.items()}, listed
+        for name, data in files.items():
+            got, fields = get("/files/" + name)
+            assert got == data and fields["Repr-Digest"].startswith("xxh3=:"), name
+        assert get("/files/tokenizer/merges.txt", Range="bytes=10-19")[0] == files["tokenizer/merges.txt"][10:20]
+    told = processes.Program(command("send", "checkpoint", "--http", "127.0.0.1:0", "--idle", 0.1), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "/files/PATH" in told.communicate(timeout=60)[1]
 
 
 def bases_that_are_none():
@@ -1779,10 +1829,10 @@ CASES = [case for name, case in list(globals().items()) if callable(case) and ge
 OF_SATELLITES = {
     "parallel": (several_connections_and_several_senders, a_directory_from_several_senders),
     "shared_memory": (links_of_shared_memory,),
-    "directories": (a_directory_arrives_as_one, a_directory_is_interrupted_and_resumed, a_directory_from_several_senders, directories_that_cannot_be),
+    "directories": (a_directory_arrives_as_one, a_directory_is_interrupted_and_resumed, a_directory_from_several_senders, a_directory_over_other_links, directories_that_cannot_be, a_file_of_a_directory_over_http),
     "differences": (what_has_changed_since_a_base, only_tensors_that_have_changed_since_a_base, bases_that_are_none),
     "numpy_files": (files_arrive_as_they_are, S8_the_published_file_shrinks, inspect_shows_tensors, inspect_rejects_by_name),
-    "http": (the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,
+    "http": (a_file_of_a_directory_over_http, the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,
              a_file_that_changes_while_it_is_put_is_not_stored, links_that_are_none_are_refused, recipients_over_http_count_without_names,
              a_download_that_nobody_confirms_has_a_word),
 }

@@ -9,6 +9,7 @@
 
   Downloader                         publishes dicts of tensors, and serves them
   download_tensors, download_file    pull into tensors, or into a file; Downloaded, Receipt, Cursor
+  download_directory                 makes a directory again, such as a checkpoint with its tokenizer
   stream                             tensors one by one, as they arrive: TensorStream
   list_tensors, view_tensors         what is published; tensors in memory that is shared: Listing, TensorView
   Session, Listener                  both directions over one connection; Message, Relayed, Tunnelled
@@ -27,6 +28,7 @@
 from . import _interpreter  # noqa: F401: first
 from ._average import WeightedAverage as WeightedAverage, weighted_average as weighted_average
 from ._difference import ErrorFeedback as ErrorFeedback, narrowed as narrowed
+from ._directory import download_directory as download_directory
 from ._download import download_tensors as download_tensors
 from ._downloader import Downloader as Downloader
 from ._codes import ErrorCode as ErrorCode

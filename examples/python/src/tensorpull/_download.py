@@ -328,7 +328,7 @@ def _pull(
     ref_id = source.reference_of(ref_id, settings.version)
     max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
     max_tensors = whole(max_tensors, "max_tensors", 2**63 - 1)
-    limit = _physical_memory() if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
+    limit = physical_memory() if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
 
     spent = 0  # bytes of a difference that was of no use
     if base is not None:
@@ -541,7 +541,7 @@ def writable(out: Mapping[str, Any]) -> Tensors:
     return tensors
 
 
-def _physical_memory() -> int:
+def physical_memory() -> int:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):

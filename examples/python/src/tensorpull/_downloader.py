@@ -13,6 +13,7 @@ import weakref
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native
+from ._directory import OpenDirectory
 from ._errors import Error
 from ._log import log_outcome, logger, recipient_progress, short
 from ._options import DEFAULT_CHUNK_BYTES, as_authoriser, as_until, listening, milliseconds, recipient_named, reference_id, several, text, whole, with_port
@@ -209,6 +210,49 @@ class Downloader(OfOneProcess):
         structures, longdouble, complex128, elements of 1 to 7 bits but packed F4), "unsupported_layout" (sparse, quantised, nested, meta, masked arrays, subclasses other than
         nn.Parameter and memmap).
         """
+        return self._add(
+            self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, settled, progress, progress_interval, acquire_timeout, recipient_idle_timeout,
+            transaction_idle_timeout, keep_order, version, tensor_digests, base, None, narrow, copy,
+        )  # fmt: skip
+
+    def add_directory(
+        self,
+        path: Union[str, bytes, "os.PathLike[str]"],
+        *,
+        include: Union[str, Iterable[str]] = (),
+        exclude: Union[str, Iterable[str]] = (),
+        follow_links: bool = False,
+        chunk_size: int = DEFAULT_CHUNK_BYTES,
+        recipients: Union[int, Iterable[str]] = 0,
+        least: int = 0,
+        ref_id: Optional[str] = None,
+        settled: Optional[Callable[[Outcome], None]] = None,
+        progress: Optional[Callable[[Progress], None]] = None,
+        progress_interval: float = 30.0,
+        acquire_timeout: Optional[float] = None,
+        recipient_idle_timeout: Optional[float] = 600.0,
+        transaction_idle_timeout: Optional[float] = 600.0,
+    ) -> Reference:
+        """Publishes all files below a directory as one, such as a checkpoint with its shards, index and tokenizer, and returns its reference. `download_directory` makes it again.
+
+          include, exclude  patterns of paths below it, as `download_directory` has them
+          follow_links      send the files to which symbolic links lead, as caches of models have them; otherwise a link is an error, "io" with `errno.ELOOP`. Links to
+                            directories are one in any case
+
+        The files are read while they are sent, so they may be larger than memory. They must not change meanwhile: it is withdrawn then, for those who do not have it yet. Cost: each is
+        read twice, for its digest and that of the whole. Errors, with the path: "io" (also a pipe or a device, and a file that changes), "invalid_argument" (a name that could not be a
+        file's everywhere; no file at all), "duplicate_name" (two names that differ in case alone). The others are as in `add_tensors`.
+        """
+        files = OpenDirectory(self._owner.add_held, path, include, exclude, follow_links)
+        return self._add(
+            files.add, {}, chunk_size, recipients, least, ref_id, None, settled, progress, progress_interval, acquire_timeout, recipient_idle_timeout, transaction_idle_timeout
+        )  # fmt: skip
+
+    def _add(
+        self, add: Callable[..., Tuple[str, int, int, int]], tensors: Any, chunk_size: int, recipients: Any, least: int, ref_id: Optional[str], metadata: Any,
+        settled: Optional[Callable[[Outcome], None]], progress: Optional[Callable[[Progress], None]], progress_interval: float, *more: Any,
+    ) -> Reference:  # fmt: skip
+        """Publishes one image through `add`; `more` as `publish` takes it."""
         about: List[str] = []
         reasons: Dict[str, str] = {}
         published: List[Reference] = []
@@ -218,8 +262,7 @@ class Downloader(OfOneProcess):
             ref_id = secrets.token_hex(16)  # known before it settles
         ids = [ref_id]
         made = publish(
-            self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about, names, ids, reasons), told, progress_interval, acquire_timeout,
-            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, None, narrow, copy,
+            add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about, names, ids, reasons), told, progress_interval, *more
         )  # fmt: skip
         about.append(short(made))
         ids[:] = [made]  # with its version, which what replaces it has not

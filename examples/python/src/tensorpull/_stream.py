@@ -8,6 +8,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import _native
+from ._download import physical_memory
 from ._errors import Error
 from ._listing import chosen, look_closely, looking
 from ._options import PER_REQUEST_TIMEOUT, RETRIES, as_abort, pull_settings, whole
@@ -37,6 +38,7 @@ def stream(
     rename: Rename = None,
     dtype: Any = None,
     memory: int = 256 << 20,
+    max_bytes: Optional[int] = None,
     max_header_bytes: int = 16 << 20,
     max_tensors: int = 1_000_000,
     progress_interval: float = 0.1,
@@ -62,6 +64,7 @@ def stream(
 
       memory     bytes of tensors that have arrived, or are arriving, and were not taken yet; a single tensor may be larger. When they are used up nothing is read, until the loop goes on: an owner
                  drops a recipient that takes nothing for `recipient_idle_timeout`. What the loop has taken is its own, and each tensor has memory of its own. Besides: 2 MiB
+      max_bytes  of each tensor ("too_large" otherwise, before anything arrives); default: this machine's memory
       dtype      floating tensors are converted to this one, of F16, BF16, F32 and F64, as torch, NumPy or safetensors call it, when they are taken
       rename     a dict of names, or a callable that takes a name, under which tensors are given; those that it makes None are not. It is called before anything arrives, on a thread
       names, matching, and all others  as for `download_tensors`; slices, too
@@ -77,6 +80,7 @@ def stream(
     converted = None if dtype is None else dtype_named(dtype)
     if converted is not None and converted not in FLOATING:
         raise ValueError(f"dtype is one of {', '.join(sorted(FLOATING))}; not {dtype!r}")
+    most = physical_memory() if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
     hand = _Hand(whole(memory, "memory", 2**63 - 1), as_abort(abort))
     settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, hand.over, version, recipient, 0, retries, unverified, believe)
     settings.agrees = hand.taken
@@ -85,7 +89,16 @@ def stream(
     no_slices: List[Slice] = []
 
     def run(source: Any) -> Receipt:
-        hand.begins()
+        if hand.began:  # what was given may be another's
+            raise hand.failed or Error("connection_lost", "the owner is lost")
+        hand.order.clear()
+        try:
+            return pulled(source)
+        except Error as e:
+            hand.failed = e
+            raise
+
+    def pulled(source: Any) -> Receipt:
         there = look_closely(source, source.reference_of(ref_id, settings.version), max_header_bytes, max_tensors, about)
         wanted, slices = there.listing.tensors, no_slices
         if names is not None or matching is not None:
@@ -98,6 +111,8 @@ def stream(
         make = torch_maker(made) if framework == "torch" else numpy_maker(made)
         rows: List[Any] = []
         for one in arriving:
+            if one.nbytes > most:
+                raise Error("too_large", f"the bytes of this tensor are {one.nbytes}, and max_bytes is {most}", one.name)
             at = _Arriving(hand, block, one, made, make, given.get(one.name, []))
             hand.order.append(at)
             # a row of a device's, which nobody reads an address of: each begins somewhere else
@@ -147,20 +162,15 @@ class _Hand:
         self.ready: Deque[Tuple[List[str], Any, int]] = deque()
         self.order: List["_Arriving"] = []  # what is still to come
         self.held = 0  # bytes of tensors that were made and not taken
-        self.most_held = 0
         self.closed = self.done = self.hungry = False
         self.result: Optional[Receipt] = None
         self.error: Optional[BaseException] = None
-        self._memory, self._asked, self._began, self._main = memory, asked, False, threading.main_thread()
+        self.began = False  # a tensor has begun to arrive
+        self.failed: Optional[Error] = None
+        self._memory, self._asked, self._main = memory, asked, threading.main_thread()
 
     def over(self) -> bool:
         return self.closed or not self._main.is_alive() or (self._asked is not None and self._asked())
-
-    def begins(self) -> None:
-        """A pull begins. Not a second time, from another address: what was given may be another's."""
-        if self._began:
-            raise Error("connection_lost", "the owner is lost, and tensors of it were given before")
-        self.order.clear()
 
     def wait_for(self, true: Callable[[], bool]) -> None:
         with self.changed:
@@ -172,11 +182,10 @@ class _Hand:
                 self.changed.wait(0.05)
 
     def room_for(self, nbytes: int) -> None:
-        self._began = True
+        self.began = True
         self.wait_for(lambda: self.held == 0 or self.held + nbytes <= self._memory)
         with self.changed:
             self.held += nbytes
-            self.most_held = max(self.most_held, self.held)
 
     def give(self, names: List[str], tensor: Any, nbytes: int) -> None:
         with self.changed:
@@ -231,8 +240,9 @@ class _Arriving:
 class TensorStream(Iterator[Tuple[str, Any]]):
     """What `stream` gives: an iterator, which may be left at any time. `receipt` is there when it has ended without an error, and means then what it means of a download."""
 
-    def __init__(self, hand: _Hand, pull: Callable[[], Receipt], framework: Optional[str], dtype: Optional[str]) -> None:
-        self._hand, self._framework, self._dtype = hand, framework, dtype
+    def __init__(self, hand: Any, pull: Callable[[], Receipt], framework: Optional[str], dtype: Optional[str]) -> None:
+        self._hand: _Hand = hand
+        self._framework, self._dtype = framework, dtype
         self._names: Deque[str] = deque()
         self._tensor: Any = None
         self._thread: Optional[threading.Thread] = threading.Thread(target=_work, args=(hand, pull), name="tensorpull.stream")

@@ -23,7 +23,7 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Coroutine, Generator, Iterable, List, Mapping, Optional, Tuple, TypeVar, Union, cast, overload
 
-from . import _average, _download, _file, _listing, _session, _stream
+from . import _average, _directory, _download, _file, _listing, _session, _stream
 from ._downloader import Downloader
 from ._options import DEFAULT_CHUNK_BYTES, RETRIES, as_abort, milliseconds
 from ._route import Addresses
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Given = ParamSpec("Given")
 
-__all__ = ["Listener", "Session", "WeightedAverage", "download_file", "download_tensors", "list_tensors", "outcome", "run", "stream", "weighted_average"]
+__all__ = ["Listener", "Session", "WeightedAverage", "download_directory", "download_file", "download_tensors", "list_tensors", "outcome", "run", "stream", "weighted_average"]
 Result = TypeVar("Result")
 
 
@@ -72,6 +72,11 @@ def download_tensors() -> None:
 
 @_awaited(_file.download_file)
 def download_file() -> None:
+    """As of `tensorpull`."""
+
+
+@_awaited(_directory.download_directory)
+def download_directory() -> None:
     """As of `tensorpull`."""
 
 

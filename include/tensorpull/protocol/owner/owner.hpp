@@ -60,7 +60,8 @@ class owner : public publication_book<Lock> {
   /// Fixed size.
   using peer = typename book_type::peer;
   /// Names that a locate may have.
-  static constexpr std::size_t most_names = detail::subset_digests<job_type, Limits>::most_names;
+  static constexpr std::size_t most_names = detail::subset_digests<job_type, Limits>::most_names,
+                               most_slices = detail::subset_digests<job_type, Limits>::most_slices;
   /// It answers requests.
   static constexpr bool owns = true;
   /// Answers that one connection may have waiting: those to a full window of requests, and two more.
@@ -229,8 +230,12 @@ class owner : public publication_book<Lock> {
 
   /// Describes what is published. The peer that asks does not become a recipient of it. `m` has the reference, its
   /// version (0: any) and the recipient. `ok`: `out` has it; unknown_reference, also for a peer that may not have it;
-  /// stale: `out.version` is published; withdrawn, ended, unreadable: it is over.
-  status look(peer& from, const frame& m, publication_facts& out, const identity_source& who = {}) noexcept {
+  /// stale: `out.version` is published; withdrawn, ended, unreadable: it is over. If `out` has it, `read(schema)` is
+  /// called, under the owner's lock.
+  template <class Read = void (*)(const image_schema&)>
+  status look(
+      peer& from, const frame& m, publication_facts& out, const identity_source& who = {},
+      Read read = [](const image_schema&) {}) noexcept {
     frame asked;  // as a description is asked for
     asked.kind = frame_kind::describe;
     asked.ref = m.ref;
@@ -243,6 +248,7 @@ class owner : public publication_book<Lock> {
     if (p->now != publication::state::published) return detail::status_over(*p);
     const image_schema& schema = *p->image.schema;
     out = {p->version, schema.image_bytes, schema.fingerprint, p->verifiable};
+    read(schema);
     return m.version != 0 && m.version != p->version ? status::stale : status::ok;
   }
   using base::recipient_of;
@@ -343,7 +349,7 @@ class owner : public publication_book<Lock> {
     answer.version = slot->version;
     if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
     else if (Limits::subset_bytes_per_second == 0) answer.status = status::unsupported;
-    else if (m.names.empty() || m.names.size() > std::min(ranges.size(), most_names))
+    else if (m.names.empty() || m.names.size() > std::min(ranges.size(), m.slices.empty() ? most_names : most_slices))
       answer.status = status::bad_request;
     if (answer.status != status::ok) return digest_state::ready;
     recipient_record* const r = book().use(from, *slot);

@@ -5,6 +5,7 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/image/booleans.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/satellites/differences/difference.hpp>
 
 #include <limits>
@@ -14,14 +15,14 @@
 namespace tensorpull {
 
 /// How far a difference has been applied. `untouched`: the model is the old version; `partly`: it is neither version,
-/// and only a pull of the whole helps; `applied`: it is the new version, by its digest.
+/// and the same consumer has to go on, or the whole to be pulled; `applied`: it is the new version, by its digest.
 enum class difference_state : std::uint8_t {
   untouched,
   partly,
   applied
 };
 
-/// Applies a difference to a model in memory, in place, a block at a time, in order, in one pass. For one transfer.
+/// Applies a difference to a model in memory, in place, a block at a time, in order, in one pass.
 /// Each block's form is checked before an element of it changes, and so is that its old elements are those that it was
 /// made from: in a block of which few change, those alone. At the end the digest of all tensors is compared, so the
 /// result is the new version, to_digest(), or an error. If the owner may lie, compare that digest with the expected
@@ -32,10 +33,12 @@ enum class difference_state : std::uint8_t {
 /// applied as it arrives; damage is then found by the digest at the end.
 ///
 /// Memory: `chunk_bytes` and about three blocks (200 KiB), taken once, and the coder's. After a lost connection the
-/// same transfer continues. Another transfer begins with a model that is partly changed, and is refused by its first
-/// block (digest_mismatch): then the whole is pulled.
+/// same transfer continues. Another transfer of the same version with the same consumer goes on, too: it passes over
+/// the blocks that were applied, once their digest has shown that they are still there. With another consumer a model
+/// that is partly changed is refused by the first block (digest_mismatch): then the whole is pulled.
 ///
 /// Errors besides the coder's: bad_frame: it is not a difference, or longer than one can be, or has malformed blocks;
+/// too_large: its header has more than 64 KiB;
 /// schema_mismatch: it is of another model; unsupported_layout: another coder, or another block size; digest_mismatch:
 /// the model is not the version that it begins from, or it leads to something else;
 /// value_out_of_range: a member of type `bool` would be neither 0 nor 1.
@@ -69,8 +72,13 @@ class applied_difference {
     const image_schema& s = *to_.schema;
     if (d.image_bytes - d.data_start < difference_prologue::bytes || d.image_bytes - d.data_start > longest(s))
       return failure(errc::bad_frame);
-    end_ = d.image_bytes;
-    taken_ = begin_ = d.data_start;
+    if (d.data_start > most_header_bytes) return failure(errc::too_large, d.data_start);
+    if (state_ != difference_state::untouched && !failed_ && d.verifiable && d.version == version_ &&
+        d.image_bytes == end_ && d.data_start == begin_) {
+      if (const auto there = go_on(); !there) return there;
+    } else {
+      begin_anew(d);
+    }
     return land_.begin({.fingerprint = s.fingerprint, .image_bytes = s.image_bytes, .data_start = s.header_bytes});
   }
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
@@ -107,6 +115,7 @@ class applied_difference {
   }
 
  private:
+  static constexpr std::uint64_t most_header_bytes = 64 * 1024;
   struct buffers {
     std::byte block[difference_block_bytes];
     std::byte scratch[difference_block_bytes];
@@ -126,6 +135,26 @@ class applied_difference {
       if (rest != 0) all += 4 + coded_block_bound(static_cast<std::size_t>(rest));
     }
     return all;
+  }
+  void begin_anew(const description& d) noexcept {
+    version_ = d.version;
+    end_ = d.image_bytes;
+    taken_ = begin_ = d.data_start;
+    have_ = worked_ = tensor_ = 0;
+    within_ = 0;
+    hash_ = {};
+    begun_ = failed_ = false;
+    if (state_ == difference_state::applied) state_ = difference_state::untouched;
+  }
+  /// Drops what has arrived and was not applied, and compares the rest with what is in memory.
+  result<void> go_on() noexcept {
+    taken_ -= have_ - worked_;
+    have_ = worked_;
+    const image_schema& s = *to_.schema;
+    const std::uint64_t done = tensor_ < s.tensor_count ? s.tensors[tensor_].begin + within_ : s.data_bytes();
+    const auto is = range_digest<Hash>(to_, s.header_bytes, done);
+    if (!is) return failure(is.error());
+    return *is == hash_.digest() ? result<void>{} : result<void>(failure(errc::digest_mismatch));
   }
   /// Moves the incomplete block to the beginning of the buffer: not before more is wanted, since the transport may hash
   /// the bytes in place after commit().
@@ -205,7 +234,7 @@ class applied_difference {
   std::size_t held_;
   difference_prologue prologue_{};
   Hash hash_{};
-  std::uint64_t begin_ = 0, end_ = 0, taken_ = 0, within_ = 0;
+  std::uint64_t version_ = 0, begin_ = 0, end_ = 0, taken_ = 0, within_ = 0;
   std::size_t have_ = 0, worked_ = 0, tensor_ = 0;
   difference_state state_ = difference_state::untouched;
   bool begun_ = false, failed_ = false;

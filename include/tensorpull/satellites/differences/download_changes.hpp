@@ -11,6 +11,7 @@
 #include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 
+#include <functional>
 #include <type_traits>
 
 namespace tensorpull {
@@ -157,6 +158,15 @@ result<receipt> download_changes(Where&& where, const reference& whole, typename
 
 namespace detail {
 
+template <class Consumer>
+Consumer& consumer_of(Consumer& made) noexcept {
+  return made;
+}
+template <class Consumer>
+Consumer& consumer_of(std::reference_wrapper<Consumer>& kept) noexcept {
+  return kept;
+}
+
 /// How many differences of earlier rounds a recipient pulls one after the other.
 inline constexpr unsigned most_rounds_missed = 16;
 
@@ -181,7 +191,7 @@ result<receipt> download_changes_by(Where& where, const reference& whole, refere
     if (!applied) return failure(applied.error());
     pull_options of_difference = how;
     of_difference.version = 0;  // that is the version of the whole
-    const auto got = pull_changes<Net>(where, difference, *applied, of_difference);
+    const auto got = pull_changes<Net>(where, difference, consumer_of(*applied), of_difference);
     if (!got && ends_all(got.error().code)) return got;
     if (!got) {  // it is gone, or does not fit this model
       if (!moved) break;
@@ -247,6 +257,18 @@ result<receipt> download_changes(Where&& where, const reference& whole, const re
                                  typename Net::model_type& model, Coder& coder, const pull_options& options = {},
                                  std::uint64_t* difference_bytes = nullptr) noexcept {
   return detail::download_coded<Net, Hash>(where, whole, difference, model, coder, options, difference_bytes, false);
+}
+
+/// The same with a consumer of `model` that the caller keeps. After an error that has ended the call, such as a lost
+/// connection or a stop request, another call with the same references and consumer goes on with the difference: the
+/// blocks that it has applied are not needed again.
+template <class Net, class Where, difference_coder Coder, hash Hash>
+result<receipt> download_changes(Where&& where, const reference& whole, const reference& difference,
+                                 typename Net::model_type& model, applied_difference<Coder, Hash>& kept,
+                                 const pull_options& options = {}, std::uint64_t* difference_bytes = nullptr) noexcept {
+  const auto made = [&] { return result<std::reference_wrapper<applied_difference<Coder, Hash>>>(std::ref(kept)); };
+  return detail::download_changes_by<Net, Hash>(where, whole, difference, model, made, options, difference_bytes,
+                                                false);
 }
 
 /// The same if the owner has published the difference under difference_id(), of `whole` and the model's version: no

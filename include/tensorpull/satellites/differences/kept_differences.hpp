@@ -23,15 +23,11 @@ class kept_differences {
       : most_(most == 0 ? 1 : most), most_bytes_(most_bytes) {}
 
   /// Takes the difference from that version to the one that is published next; the one before led to `from_version`.
-  /// Call withdraw() first, since the oldest are dropped, and clear() after a round without a difference. Throws
-  /// std::bad_alloc.
+  /// The oldest are dropped, or as long as they are published by withdraw(). After a round without a difference, call
+  /// clear() first. Throws std::bad_alloc.
   void keep(Difference made, std::uint64_t from_version) {
     kept_.push_back({std::move(made), from_version});
-    std::uint64_t before = 0;
-    std::size_t first = kept_.size() - 1;
-    while (first != 0 && kept_.size() - first < most_ && bytes_of(kept_[first - 1]) <= most_bytes_ - before)
-      before += bytes_of(kept_[--first]);
-    kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(first));
+    if (published_.empty()) drop_oldest();
   }
   /// Publishes all of them beside `whole`, the last first. If the owner's table is full, the older ones are left out,
   /// and who needs these pulls the whole. Other errors: those of add_image(). Throws std::bad_alloc.
@@ -46,14 +42,19 @@ class kept_differences {
     }
     return {};
   }
-  /// Withdraws what was published, before the next keep().
+  /// Withdraws the differences that were published: before they are published beside another whole.
   template <class Owner>
   void withdraw(Owner& owner) noexcept {
     for (const reference& one : published_) (void)owner.withdraw(one);
     published_.clear();
+    drop_oldest();
   }
-  /// Forgets all of them; after withdraw().
-  void clear() noexcept { kept_.clear(); }
+  /// Withdraws and forgets all of them.
+  template <class Owner>
+  void clear(Owner& owner) noexcept {
+    withdraw(owner);
+    kept_.clear();
+  }
 
   /// How many are kept.
   std::size_t size() const noexcept { return kept_.size(); }
@@ -69,6 +70,14 @@ class kept_differences {
     Difference difference;
     std::uint64_t from;
   };
+  void drop_oldest() noexcept {
+    if (kept_.empty()) return;
+    std::uint64_t before = 0;
+    std::size_t first = kept_.size() - 1;
+    while (first != 0 && kept_.size() - first < most_ && bytes_of(kept_[first - 1]) <= most_bytes_ - before)
+      before += bytes_of(kept_[--first]);
+    kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(first));
+  }
   static std::uint64_t bytes_of(const entry& one) noexcept { return one.difference.image().schema->image_bytes; }
 
   std::vector<entry> kept_;

@@ -105,18 +105,20 @@ struct digest_job {
       if (!first()) return hash_range(other_, image, from, n, memory);
     return hash_range(whole_, image, from, n, memory);
   }
-  /// The next n bytes of several ranges of the image, which are hashed one after the other.
-  result<void> advance(const source_view& image, std::span<const byte_range> ranges, std::uint64_t n,
+  /// The next n bytes of `count` ranges of the image, which are hashed one after the other. `range(i)` gives the i-th.
+  template <class RangeAt>
+  result<void> advance(const source_view& image, std::size_t count, RangeAt range, std::uint64_t n,
                        std::span<std::byte> memory) noexcept {
     std::uint64_t before = done;
-    for (std::size_t i = 0; i < ranges.size() && n > 0; ++i) {
-      const std::uint64_t size = ranges[i].end - ranges[i].begin;
+    for (std::size_t i = 0; i < count && n > 0; ++i) {
+      const byte_range r = range(i);
+      const std::uint64_t size = r.end - r.begin;
       if (before >= size) {
         before -= size;
         continue;
       }
       const std::uint64_t here = std::min(n, size - before);
-      if (const auto read = advance(image, ranges[i].begin + before, here, memory); !read) return read;
+      if (const auto read = advance(image, r.begin + before, here, memory); !read) return read;
       before = 0;
       n -= here;
     }

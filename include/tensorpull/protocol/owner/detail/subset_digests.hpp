@@ -19,8 +19,8 @@ namespace tensorpull::detail {
 template <class Job, class Limits>
 class subset_digests {
  public:
-  /// Names that a request may have.
-  static constexpr std::size_t most_names = Limits::control_frame_bytes / 32;
+  /// Names that a request may have, and names if it asks for slices.
+  static constexpr std::size_t most_names = Limits::control_frame_bytes / 32, most_slices = most_names / 4;
 
   /// Goes on with an answer about tensors of `slot`, of which `r` is a recipient. `working`: everything may have
   /// changed meanwhile, and `answer` is not complete. `ready`: `answer` is complete, and `busy` if the budget is used
@@ -49,7 +49,7 @@ class subset_digests {
     }
     ranges = ranges.first(m.names.size());
     if (digest == nullptr) {
-      if (job_.key != key) begin(key, found->bytes, ranges, transactions.now);
+      if (job_.key != key) begin(key, found->bytes, *slot.image.schema, ranges, !m.slices.empty(), transactions.now);
       asker_ = from.number();
       request_ = m.id;
       return advance(book.transactions, lock);
@@ -86,27 +86,47 @@ class subset_digests {
     budget_.spend(names * 8192, transactions.now);
     return true;
   }
-  void begin(const digest_key& key, std::uint64_t bytes, std::span<const byte_range> ranges,
-             std::chrono::milliseconds now) noexcept {
+  void begin(const digest_key& key, std::uint64_t bytes, const image_schema& schema, std::span<const byte_range> ranges,
+             bool sliced, std::chrono::milliseconds now) noexcept {
     budget_.spend(bytes, now);
     job_.begin(key, bytes, false);
-    count_ = ranges.size();
-    for (std::size_t i = 0; i < count_; ++i) ranges_[i] = ranges[i];
+    sliced_ = sliced;
+    count_ = 0;
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const byte_range r = ranges[i];
+      if (r.begin == r.end) continue;  // tensors without bytes are not hashed
+      if (sliced) slices_[count_++] = {r.begin, r.end};
+      else tensors_[count_++] = static_cast<std::uint32_t>(tensor_at(schema, r.begin - schema.header_bytes));
+    }
+  }
+  byte_range range_at(const image_schema& schema, std::size_t i) const noexcept {
+    if (sliced_) return {slices_[i].begin, slices_[i].end};
+    const tensor_entry& t = schema.tensors[tensors_[i]];
+    return {schema.header_bytes + t.begin, schema.header_bytes + t.end};
   }
   template <class Lock>
   digest_state advance(transaction_table& transactions, Lock& lock) noexcept {
     if (!job_.in_hand)
       hash_slice(job_, known_, transactions, lock, [&](const source_view& image) {
         std::byte memory[4096];
-        return job_.advance(image, std::span<const byte_range>(ranges_).first(count_),
-                            std::min(job_.left(), digest_slice_bytes), memory);
+        return job_.advance(
+            image, count_, [&](std::size_t i) { return range_at(*image.schema, i); },
+            std::min(job_.left(), digest_slice_bytes), memory);
       });
     return digest_state::working;
   }
 
   Job job_{};
-  // where its tensors lie: to find them by name again for each slice would cost more than the slice
-  byte_range ranges_[most_names]{};
+  struct slice {
+    std::uint64_t begin, end;
+  };
+  // which tensors, or where slices of them lie: to find them by name again for each slice of the digest would cost more
+  // than that
+  union {
+    std::uint32_t tensors_[most_names]{};
+    slice slices_[most_slices];
+  };
+  bool sliced_ = false;
   std::size_t count_ = 0;
   std::uint32_t asker_ = nobody, request_ = 0;  // the connection that goes on with it, and its request
   digest_memory<8 * Limits::digest_jobs> known_{};

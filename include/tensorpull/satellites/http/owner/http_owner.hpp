@@ -13,7 +13,7 @@ namespace tensorpull {
 template <class Next>
 struct http_only : Next {
   static_assert(!Next::shares_memory, "tensorpull: http_only is for transports whose bytes travel");
-  static constexpr std::size_t connection_bytes = Next::connection_bytes + 2304;  ///< as the host keeps it
+  static constexpr std::size_t connection_bytes = Next::connection_bytes + 2560;  ///< as the host keeps it
   /// What connections speak.
   template <class, class Owner, class Handler>
   using endpoint_type = detail::owner_endpoint<Owner, Handler>;

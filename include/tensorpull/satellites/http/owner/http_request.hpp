@@ -31,6 +31,8 @@ enum class http_route : std::uint8_t {
   image,    ///< /v1/NAME/VERSION: a published image
   confirm,  ///< /v1/NAME/VERSION/confirm
   cancel,   ///< /v1/NAME/VERSION/cancel
+  files,    ///< /v1/NAME/VERSION/files: the image's header, which lists its tensors
+  file,     ///< /v1/NAME/VERSION/files/PATH: the bytes of the tensor of that name
   metrics,  ///< /metrics
   status,  ///< /: a page for people
   status_json,  ///< /status.json
@@ -74,6 +76,14 @@ struct http_request {
   bool keep_alive = true;  ///< another request may follow
   bool old = false;  ///< HTTP/1.0, whose connections end unless both sides say that they are kept
   bool expects_continue = false;  ///< it waits for 100 before it sends the body
+  std::uint8_t file_bytes = 0;  ///< of `file_text`
+  std::array<char, 255> file_text{};  ///< PATH, as it stands in the URL
+
+  /// Whether it is for an image, or for a part of one.
+  constexpr bool gives() const noexcept {
+    return route == http_route::image || route == http_route::files || route == http_route::file;
+  }
+  constexpr std::string_view file() const noexcept { return {file_text.data(), std::size_t{file_bytes}}; }
 };
 
 namespace detail {
@@ -185,16 +195,25 @@ class http_request_reader {
     if (fits && parts == 1 && part[0] == "healthz") r_.route = http_route::health;
     if (*status_ && parts == 1 && part[0].empty()) r_.route = http_route::status;
     if (*status_ && parts == 1 && part[0] == "status.json") r_.route = http_route::status_json;
-    if (fits && parts >= 3 && part[0] == "v1" && !part[1].empty() && part[1].size() <= 64) {
+    if ((fits || part[3] == "files") && parts >= 3 && part[0] == "v1" && !part[1].empty() && part[1].size() <= 64) {
       const auto number = detail::http_version_number(part[2]);
       if ((number && *number != 0) || part[2] == "latest") {
         r_.version = number ? *number : 0;
         if (parts == 3) r_.route = http_route::image;
         else if (part[3] == "confirm") r_.route = http_route::confirm;
         else if (part[3] == "cancel") r_.route = http_route::cancel;
+        else if (part[3] == "files") files({part[3].data() + 5, target.substr(0, question).end()});
       }
     }
     return question == target.npos ? std::uint16_t{more} : read_query(query);
+  }
+  /// Takes what follows "files". A longer path than is kept names nothing.
+  constexpr void files(std::string_view behind) noexcept {
+    if (behind.empty()) r_.route = http_route::files;
+    if (behind.size() < 2 || behind.size() > 1 + r_.file_text.size()) return;
+    r_.route = http_route::file;
+    r_.file_bytes = static_cast<std::uint8_t>(behind.size() - 1);
+    for (std::size_t i = 0; i < r_.file_bytes; ++i) r_.file_text[i] = behind[i + 1];
   }
   static constexpr bool is_plain(char c) noexcept {
     return detail::is_alphanumeric(c) || c == '-' || c == '.' || c == '_' || c == '~';

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tensorpull/core/buffer_pool.hpp>
+#include <tensorpull/integrity/tensor_digests.hpp>
 #include <tensorpull/protocol/connection/connection_end.hpp>
 #include <tensorpull/protocol/detail/reply_writer.hpp>
 #include <tensorpull/satellites/http/owner/detail/answer_text.hpp>
@@ -253,7 +254,7 @@ class owner_endpoint : public frameless_end {
     if (is_for_the_operator(q) && !q.may_look) return say(401, "a password is needed\n", head);
     if (is_for_the_operator(q)) return show(q);
     if (!q.key_given) return say(401, "a key is needed: Authorization: Bearer KEY\n", head);
-    return q.route == http_route::image ? give(q) : settle(q, body);
+    return q.gives() ? give(q) : settle(q, body);
   }
 
   void refuse_as(status why, bool head) noexcept {
@@ -261,14 +262,36 @@ class owner_endpoint : public frameless_end {
     say(r.code, r.line, head);
   }
 
+  /// Bytes of an image that a request is about.
+  struct image_part {
+    bool is_there = true;
+    std::uint64_t begin = 0, end = 0;
+    optional<std::uint64_t> digest{};  // XXH3-64 of them, if it is known
+  };
+  static image_part part_for(const http_request& q, const image_schema& schema) noexcept {
+    if (q.route == http_route::image) return {true, 0, schema.image_bytes, {}};
+    if (q.route == http_route::files) return {true, 8, schema.header_bytes, {}};  // behind the length of its text
+    const std::size_t i = find_tensor(schema, q.file());
+    if (i == schema.tensor_count) return {false};
+    const tensor_entry& t = schema.tensors[i];
+    image_part part{true, schema.header_bytes + t.begin, schema.header_bytes + t.end, {}};
+    const std::string_view digests = tensor_digests_of(schema);
+    std::uint64_t digest = 0;
+    if (!digests.empty() && take_word(digests.substr(16 * i, 16), digest)) part.digest = digest;
+    return part;
+  }
   void give(const http_request& q) noexcept {
     const bool head = q.method == http_method::head;
     frame m;
     m.kind = frame_kind::describe;
     m.ref = q.key, m.version = q.version, m.recipient = q.recipient;
     publication_facts facts;
-    const status found = q.key ? owner_->look(peer_, m, facts, who()) : status::unknown_reference;
+    image_part given;
+    const status found = q.key ? owner_->look(peer_, m, facts, who(),
+                                              [&](const image_schema& schema) { given = part_for(q, schema); })
+                               : status::unknown_reference;
     if (found != status::ok) return refuse_as(found, head);
+    if (!given.is_there) return say(404, "there is no file of that name\n", head);
     if (q.if_match.given && !q.if_match.names(facts.version)) return say(412, "another version is published\n", head);
     if (q.if_none_match.given && q.if_none_match.names(facts.version)) {
       text_writer text = begin(304);
@@ -277,10 +300,11 @@ class owner_endpoint : public frameless_end {
     }
     // without a body there is nothing to take a part of: RFC 9110 defines ranges for GET alone
     const bool asks_part = !head && (!q.if_range_given || q.if_range == facts.version);
-    const byte_choice chosen = choose_bytes(asks_part ? q.range : http_range{}, facts.image_bytes);
+    const std::uint64_t total = given.end - given.begin;
+    const byte_choice chosen = choose_bytes(asks_part ? q.range : http_range{}, total);
     if (chosen.is == byte_choice::kind::none) {
       text_writer text = begin(416);
-      text << "Content-Range: bytes */" << facts.image_bytes << "\r\nCache-Control: no-store\r\nContent-Length: 0\r\n";
+      text << "Content-Range: bytes */" << total << "\r\nCache-Control: no-store\r\nContent-Length: 0\r\n";
       return finish(text);
     }
     const bool part = chosen.is == byte_choice::kind::part;
@@ -299,18 +323,19 @@ class owner_endpoint : public frameless_end {
       sent_to_ = sent_to::by(m, r.nonce);
     }
     text_writer text = begin(part ? 206 : 200);
-    text << "Content-Type: application/octet-stream\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\n"
+    text << "Content-Type: application/" << (q.route == http_route::files ? "json" : "octet-stream")
+         << "\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\n"
             "Content-Length: "
          << chosen.to - chosen.from << "\r\n";
-    if (part)
-      text << "Content-Range: bytes " << chosen.from << "-" << chosen.to - 1 << "/" << facts.image_bytes << "\r\n";
+    if (part) text << "Content-Range: bytes " << chosen.from << "-" << chosen.to - 1 << "/" << total << "\r\n";
     describe(text, q, facts.version);
-    if (facts.verifiable) (text << "Repr-Digest: xxh3=:").base64(facts.version) << ":\r\n";
+    if (q.route == http_route::image && facts.verifiable) given.digest = facts.version;
+    if (given.digest) (text << "Repr-Digest: xxh3=:").base64(*given.digest) << ":\r\n";
     finish(text);
     image_bytes_ = facts.image_bytes;
     if (head) return;
-    at_ = chosen.from;
-    stop_ = chosen.to;
+    at_ = given.begin + chosen.from;
+    stop_ = given.begin + chosen.to;
   }
   void describe(text_writer& text, const http_request& q, std::uint64_t version) noexcept {
     add_validators(text, q, version, handler_.shared().options.shared_caches && !owner_->authorises());
