@@ -150,6 +150,16 @@ def test_a_loop_that_is_left_early_ends_the_pull(owner, leave):
     assert owner.status(ref).completed == 0
 
 
+def test_another_thread_ends_a_loop_that_waits(owner):
+    silent = socket.create_server(("127.0.0.1", 0))
+    stream = tensorpull.stream(f"127.0.0.1:{silent.getsockname()[1]}", owner.add_tensors(model(1)))
+    closing = JoinedThread(target=lambda: (eventually(lambda: stream._hand.hungry), stream.close()), daemon=True)
+    closing.start()
+    assert list(stream) == [] and stream.receipt is None, "it ends as a stream does that was closed before"
+    closing.join()
+    assert no_thread_is_left()
+
+
 def test_the_owner_hears_of_the_end_when_the_last_one_was_taken(owner):
     there = model(2)
     ref = owner.add_tensors(there, recipients=1)

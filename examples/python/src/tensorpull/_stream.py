@@ -304,6 +304,8 @@ class TensorStream(Iterator[Tuple[str, Any]]):
             self.close()
             raise
         thread, self._thread = self._thread, None
+        if thread is None:  # another thread has closed it meanwhile
+            return None
         thread.join()
         hand.ready.clear()
         error, hand.error = hand.error, None
