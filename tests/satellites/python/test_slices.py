@@ -216,6 +216,17 @@ def test_tied_tensors_have_one_slice(owner):
         assert e.value.code == "invalid_argument"
 
 
+def test_memory_for_a_slice_has_the_name_under_which_it_travels(owner):
+    one = np.arange(12.0).reshape(6, 2)
+    ref = owner.add_tensors({"a": one, "b": one})
+    out = np.zeros((2, 2))
+    with pytest.raises(Error) as e:
+        tensorpull.download_tensors(owner.address, ref, out={"b": out}, names={"b": slice(1, 3)})
+    assert (e.value.code, e.value.name) == ("invalid_argument", "b") and "'a'" in str(e.value)
+    tensorpull.download_tensors(owner.address, ref, out={"a": out}, names={"a": slice(1, 3)})
+    assert np.array_equal(out, one[1:3])
+
+
 def test_packed_elements_begin_and_end_where_a_byte_does(owner):
     if not hasattr(torch, "float4_e2m1fn_x2"):
         pytest.skip("optional: this torch has no packed elements")

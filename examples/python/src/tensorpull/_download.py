@@ -517,7 +517,11 @@ def _slices_of(out: Mapping[str, Any], there: Listing, names: Any) -> List[Slice
     for name in names:
         if name not in out:
             raise Error("invalid_argument", "names has a slice for a tensor that out does not have", name)
-    return sliced(chosen(there, names, None), names)[1]
+    wanted = chosen(there, names, None)
+    for name in names:
+        if wanted[name].name not in out:
+            raise Error("invalid_argument", f"this tensor travels as {wanted[name].name!r}, the name that out and names have for a slice of it", name)
+    return sliced(wanted, names)[1]
 
 
 def _in_words(e: Error, difference_of: Callable[[], Optional[Tuple[str, str]]]) -> Error:
