@@ -161,6 +161,32 @@ TEST(Slices, One_that_the_owner_does_not_have_is_named) {
   EXPECT_EQ(refused({"a.weight", 0, 2}, dtype::u32, {2, 7}), errc::schema_mismatch) << "another dtype";
 }
 
+TEST(Slices, Are_found_in_any_order_of_their_names_and_others_are_whole) {
+  const model source = layers(60).fill(6);
+  generator random(8);
+  for (int round = 0; round < 20; ++round) {
+    slices wanted;
+    std::vector<std::string> whole;
+    for (const auto& t : source.schema().entries()) {
+      if (random.below(3) == 0) whole.emplace_back(t.name);
+      else wanted.push_back({t.name, 1, 4});
+    }
+    std::ranges::sort(wanted, {}, &tp::tensor_slice::name);
+    if (round % 2 == 1) std::swap(wanted[random.below(wanted.size())], wanted[random.below(wanted.size())]);
+    model mine = room_for(source, wanted, whole);
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    ASSERT_TRUE(confirmed(pull_into(p, mine, {.ref = {1, 2}, .slices = wanted, .slices_ascend = round % 4 < 2})));
+    expect_slices(mine, source, wanted);
+    for (const auto& name : whole) EXPECT_EQ(mine.bytes_of(name), source.bytes_of(name));
+    wanted.insert(wanted.begin() + 7, {wanted[7].name, 2, 5});  // twice, one behind the other
+    model again = room_for(source, {wanted.begin() + 8, wanted.end()}, whole);
+    pair other;
+    other.left.publish(source, {1, 2}, 1);
+    EXPECT_EQ(code_of(pull_into(other, again, {.ref = {1, 2}, .slices = wanted})), errc::invalid_argument);
+  }
+}
+
 TEST(Slices, One_that_makes_no_sense_is_named_and_nothing_is_asked) {
   const model source = matrices().fill(1);
   const auto refused = [&](const slices& wanted) {

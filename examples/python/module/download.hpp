@@ -9,6 +9,7 @@
 #include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/system/pages.hpp>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -83,6 +84,7 @@ inline py::tuple download_into(source& from, std::string_view ref, const py::seq
   const auto s = settings_of<pull_settings>(how);
   std::vector<tensor_slice> parts;
   for (const auto& [name, begin, end] : slices) parts.push_back({name, begin, end});
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   const tensor_table table(described);
   interruption stop(s.abort);
   download_cursor* const cursor = s.from.is_none() ? nullptr : s.from.cast<download_cursor*>();

@@ -5,6 +5,7 @@
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
 #include <cstdint>
 #include <span>
@@ -33,12 +34,14 @@ struct pull_request {
   std::span<const std::string_view> subset{};
   bool part = false;  ///< all tensors of `schema` are wanted, and are not all that is published; as if `subset` named
                       ///< them, whatever it names
-  /// of these tensors of `schema`, which are as long, slices are wanted; as `part`; borrowed
+  /// of these tensors of `schema`, which are as long, slices are wanted; as `part`; borrowed. In ascending order of
+  /// their names each is found in a binary search, in any other in a search through all
   std::span<const tensor_slice> slices{};
   /// requests in flight at most; the owner may allow fewer. 0: limits::pipelined_requests; over datagrams as many as
   /// limits::window and the path allow, with several owners 4.
   std::uint32_t window = 0;
   digest_kind chunk_digest = digest_kind::none;  ///< the digest that every chunk shall carry
+  bool slices_ascend = false;  ///< whether they have that order: the recipient looks, whatever is set
   /// an image without a digest is accepted, too, if the digest of the whole would be compared
   bool unverified = false;
   recipient_id recipient{};  ///< the recipient's ID, the same over reconnections; none: the connection stands for it
@@ -47,8 +50,19 @@ struct pull_request {
   constexpr bool by_name() const noexcept { return part || !subset.empty() || !slices.empty(); }
   /// Of the tensor of that name all, or the slice that is wanted.
   index_range slice_of(std::string_view name) const noexcept {
-    for (const tensor_slice& s : slices)
-      if (s.name == name) return {s.begin, s.end};
+    std::size_t first = 0, n = slices.size();
+    while (slices_ascend && n > 0) {
+      const std::size_t half = n / 2;
+      if (slices[first + half].name < name) {
+        first += half + 1;
+        n -= half + 1;
+      } else {
+        n = half;
+      }
+    }
+    const std::size_t last = slices_ascend ? std::min(first + 1, slices.size()) : n;
+    for (; first < last; ++first)
+      if (slices[first].name == name) return {slices[first].begin, slices[first].end};
     return {};
   }
   /// Whether the digest that will be compared is the owner's word, and not the version that was given (receipt).

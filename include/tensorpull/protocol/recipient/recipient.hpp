@@ -37,6 +37,9 @@ class recipient {
       : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {
     request_.part = request_.part || !request_.slices.empty();
     if (request_.part) request_.subset = {};
+    request_.slices_ascend = true;
+    for (std::size_t i = 1; i < request_.slices.size(); ++i)
+      if (request_.slices[i].name < request_.slices[i - 1].name) request_.slices_ascend = false;
   }
 
   /// Tells a strategy that adapts how the transfer gets on. Lengths of chunks on their way stay, since an answer is
