@@ -309,6 +309,9 @@ TEST_F(EmbeddedOwner, Pages_of_the_schema_and_names_are_refused_by_name) {
   const tp::frame r = reply(locate);
   EXPECT_EQ(r.status, status::unsupported);
   EXPECT_EQ(r.version, version);
+  const tp::index_range slices[] = {{2, 4}, {}};
+  locate.id = ++last_id, locate.slices = slices;
+  EXPECT_EQ(refusal(locate), status::unsupported);
   locate.id = ++last_id, locate.version = version + 1;
   EXPECT_EQ(refusal(locate), status::stale);
   locate.id = ++last_id, locate.ref = {1, 3};
