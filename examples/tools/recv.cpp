@@ -207,6 +207,9 @@ void check_output(choices& c) {
     throw option_error("--include and --exclude are for directories: '-o DIRECTORY/' with a slash makes one");
   if (!c.directory) return;
   need_directories();
+  const std::string name = c.output.substr(c.output.rfind('/') + 1);
+  if (name.empty() || name == "." || name == "..")
+    throw option_error("'" + printable(c.output) + "' is no name that a directory could be given");
   if (c.no_digest || c.unverified)
     throw option_error("a directory is compared with its digest: --no-digest and --unverified have no meaning for it");
   if (c.chunk == 0) throw option_error("a directory is not fetched in one chunk: --chunk 0 has no meaning for it");

@@ -392,9 +392,61 @@ TEST_F(Directories, Two_processes_do_not_share_a_part) {
   go_on();
   const int held = ::open((part / "cursor").c_str(), O_RDWR);
   ASSERT_EQ(::flock(held, LOCK_EX | LOCK_NB), 0);
+  const tree arrived = read(part);
   EXPECT_EQ(receive(*ref).error().system, EAGAIN);
+  EXPECT_EQ(read(part), arrived) << "the process that has the part still has all of it";
   ::close(held);
-  EXPECT_TRUE(succeeded(receive(*ref)));
+  const auto done = receive(*ref);
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_GE(done->kept, 16'000u);
+}
+
+TEST_F(Directories, A_part_that_has_less_than_its_cursor_states_is_completed) {
+  const auto ref = publish(checkpoint());
+  most = 60'000;
+  EXPECT_FALSE(receive(*ref));
+  // as after a crash of the machine: the cursor is on the disk, and not all of the bytes
+  fs::resize_file(part / "files" / "model-00001-of-00002.safetensors", 30'000);
+  go_on();
+  ASSERT_TRUE(succeeded(receive(*ref)));
+  EXPECT_EQ(read(here), checkpoint());
+}
+
+TEST_F(Directories, A_process_that_died_once_it_had_replaced_a_directory_leaves_a_part_that_is_completed) {
+  const auto ref = publish(checkpoint());
+  most = 60'000;
+  EXPECT_FALSE(receive(*ref));
+  go_on();
+  // the part has what was replaced: of other lengths, not writable, with more than one name
+  fs::remove_all(part / "files");
+  tree old = checkpoint();
+  old["config.json"] = "{}";
+  old["model-00001-of-00002.safetensors"] += "more";
+  write(part / "files", old);
+  fs::create_hard_link(part / "files" / "tokenizer" / "merges.txt", there.parent_path() / "other");
+  fs::permissions(part / "files" / "config.json", fs::perms::owner_read);
+  ASSERT_TRUE(succeeded(receive(*ref)));
+  EXPECT_EQ(read(here), checkpoint());
+  EXPECT_EQ(fs::hard_link_count(here / "tokenizer" / "merges.txt"), 1u);
+}
+
+TEST_F(Directories, A_directory_that_replaces_another_is_as_private_as_that) {
+  const auto ref = publish(checkpoint());
+  write(here, {{"mine", "precious"}});
+  fs::permissions(here, fs::perms::owner_all);
+  ASSERT_TRUE(succeeded(receive(*ref, {.overwrite = true})));
+  EXPECT_EQ(fs::status(here).permissions(), fs::perms::owner_all);
+}
+
+TEST_F(Directories, Files_without_bytes_arrive) {
+  const auto ref = publish({{"a/empty", ""}, {"b", ""}});
+  ASSERT_TRUE(succeeded(ref));
+  ASSERT_TRUE(succeeded(receive(*ref)));
+  EXPECT_EQ(read(here), (tree{{"a/empty", ""}, {"b", ""}}));
+  fs::remove_all(here);
+  const std::string_view include[]{"b"};
+  ASSERT_TRUE(succeeded(receive(*ref, {.files = {include}})));
+  EXPECT_EQ(read(here), (tree{{"b", ""}}));
 }
 
 TEST_F(Directories, More_than_is_allowed_is_refused_before_anything_is_made) {

@@ -838,6 +838,8 @@ def directories_that_cannot_be():
         assert "File too large" in err and not os.path.exists("big"), err
         run("recv", sender.address, sender.ref, "-o", "big/", "--resume")
         assert files_below("big") == files_below("checkpoint")
+        for output in ("./", "../", "//"):
+            assert "no name" in run("recv", sender.address, sender.ref, "-o", output, status=2)[1]
         os.mkdir("small")
         if os.geteuid() == 0 and processes.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", "small"], capture_output=True).returncode == 0:
             try:

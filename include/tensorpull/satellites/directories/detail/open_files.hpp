@@ -101,6 +101,8 @@ int remove_entries(int directory, const std::string& above, Keeps keeps) {
                       if (S_ISDIR(about.st_mode)) {
                         const file_descriptor below = open_directory(at, name.c_str());
                         if (!below) return errno;
+                        // one that is read-only could not be emptied
+                        if ((about.st_mode & S_IRWXU) != S_IRWXU) (void)::fchmod(below.get(), S_IRWXU);
                         if (const int system = remove_entries(below.get(), path, keeps); system != 0) return system;
                         if (::unlinkat(at, name.c_str(), AT_REMOVEDIR) == 0) return 0;
                         return errno == ENOTEMPTY || errno == EEXIST ? 0 : errno;
