@@ -18,4 +18,5 @@ BREAKAGES = [
     ("satellites/directories/receive_directory.hpp", "if (cursor) part.save(cursor);", "", FILE, "*at_the_byte*"),
     ("satellites/directories/receive_directory.hpp", "bool looked() const noexcept { return forgets_; }", "bool looked() const noexcept { return false; }", FILE, "*beside_a_base*"),
     ("satellites/directories/receive_directory.hpp", "if (bytes() > options_.max_bytes) return failure(errc::too_large, bytes(), path);", "", FILE, "*More_than_is_allowed*"),
+    ("satellites/directories/detail/open_files.hpp", "while (!made && (errno == EMFILE || errno == ENFILE))", "while (false)", FILE, "*all_descriptors*"),
 ]

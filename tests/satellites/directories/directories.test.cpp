@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -346,6 +347,27 @@ TEST_F(Directories, A_file_that_changes_while_it_is_published_is_named_and_nothi
   EXPECT_FALSE(receive(*ref));
   EXPECT_EQ(images.back()->changed(), "model-00001-of-00002.safetensors");
   EXPECT_FALSE(fs::exists(here));
+}
+
+TEST_F(Directories, Files_can_be_read_when_others_have_all_descriptors) {
+  tree many;
+  for (int i = 0; i < 40; ++i) many["f" + std::to_string(i)] = noise(100, static_cast<unsigned>(i));
+  write(there, many);
+  const auto image = tp::directory_image::open(there.string());
+  ASSERT_TRUE(succeeded(image));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{100, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<int> taken;
+  for (int fd = 0; (fd = ::dup(0)) >= 0;) taken.push_back(fd);
+  std::size_t good = 0;
+  for (std::size_t i = 0; i < many.size(); ++i)
+    good += tp::tensor_digest_of<tp::xxhash_digest>(image->source(), i) ? 1u : 0u;
+  for (const int fd : taken) ::close(fd);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(good, many.size());
+  EXPECT_EQ(image->changed(), "");
 }
 
 TEST_F(Directories, What_has_the_name_already_is_replaced_only_if_that_is_asked_for_and_only_a_directory) {

@@ -181,7 +181,7 @@ class directory_image {
       std::uint64_t reached = offset;
       const int system = fd < 0 ? errno : detail::read_all(fd, reached, out);
       if (system == 0 && ::fstat(fd, &now) == 0 && from.is(now)) return {};
-      if (s.changed == nullptr) s.changed = &from;
+      if (s.changed == nullptr && system != EMFILE && system != ENFILE && system != ENOMEM) s.changed = &from;
       return failure(errc::io, reached, std::string_view(from.path), system > 0 ? system : 0);
     }
   };
