@@ -19,4 +19,5 @@ BREAKAGES = [
     ("satellites/directories/receive_directory.hpp", "bool looked() const noexcept { return forgets_; }", "bool looked() const noexcept { return false; }", FILE, "*beside_a_base*"),
     ("satellites/directories/receive_directory.hpp", "if (bytes() > options_.max_bytes) return failure(errc::too_large, bytes(), path);", "", FILE, "*More_than_is_allowed*"),
     ("satellites/directories/detail/open_files.hpp", "while (!made && (errno == EMFILE || errno == ENFILE))", "while (false)", FILE, "*all_descriptors*"),
+    ("satellites/directories/directory_image.hpp", "std::string_view(changed->path), reason)", "std::string_view(changed->path), 0)", FILE, "*may_not_be_read*"),
 ]

@@ -349,6 +349,19 @@ TEST_F(Directories, A_file_that_changes_while_it_is_published_is_named_and_nothi
   EXPECT_FALSE(fs::exists(here));
 }
 
+TEST_F(Directories, A_file_that_may_not_be_read_is_refused_with_the_systems_reason) {
+  write(there, {{"secret", "x"}});
+  fs::permissions(there / "secret", fs::perms::none);
+  fs::permissions(there.parent_path(), fs::perms(0755));
+  const auto user = ::geteuid();
+  ASSERT_EQ(::seteuid(user == 0 ? 65'534 : user), 0);  // root reads everything
+  const auto refused = tp::directory_image::open(there.string());
+  ASSERT_EQ(::seteuid(user), 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().system, EACCES);
+  EXPECT_EQ(refused.error().name.view(), "secret");
+}
+
 TEST_F(Directories, Files_can_be_read_when_others_have_all_descriptors) {
   tree many;
   for (int i = 0; i < 40; ++i) many["f" + std::to_string(i)] = noise(100, static_cast<unsigned>(i));
