@@ -207,6 +207,9 @@ void check_output(choices& c) {
     throw option_error("--include and --exclude are for directories: '-o DIRECTORY/' with a slash makes one");
   if (!c.directory) return;
   need_directories();
+  const std::string name = c.output.substr(c.output.rfind('/') + 1);
+  if (name.empty() || name == "." || name == "..")
+    throw option_error("'" + printable(c.output) + "' is no name that a directory could be given");
   if (c.no_digest || c.unverified)
     throw option_error("a directory is compared with its digest: --no-digest and --unverified have no meaning for it");
   if (c.chunk == 0) throw option_error("a directory is not fetched in one chunk: --chunk 0 has no meaning for it");
@@ -727,6 +730,12 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   return status;
 }
 
+/// Whether something is there that no recv of this user makes.
+bool is_of_others(const std::string& part) {
+  struct stat about{};
+  return ::lstat(part.c_str(), &about) == 0 &&
+         (!S_ISDIR(about.st_mode) || about.st_uid != ::geteuid() || (about.st_mode & 0022) != 0);
+}
 /// Why a directory has not arrived.
 std::string directory_error(const choices& c, const error& e, std::uint64_t total, bool& local) {
   const std::string output = printable(c.output), name = printable(e.name.view()), sender = printable(c.link.text);
@@ -742,7 +751,7 @@ std::string directory_error(const choices& c, const error& e, std::uint64_t tota
     case errc::io:
       if (e.system == EEXIST) return output + " exists already: --force replaces it";
       if (e.system == EAGAIN) return "another recv is writing " + printable(part_of(c.output));
-      if (itself && e.system == EACCES)
+      if (itself && e.system == EACCES && is_of_others(part_of(c.output)))
         return printable(part_of(c.output)) + " is in the way: your recv has not made it";
       if (itself && e.system == ELOOP) return output + " is a symbolic link, which is neither followed nor replaced";
       if (itself && e.system == ENOTDIR) return output + " is there, and is no directory";

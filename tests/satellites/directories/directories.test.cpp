@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -348,6 +349,40 @@ TEST_F(Directories, A_file_that_changes_while_it_is_published_is_named_and_nothi
   EXPECT_FALSE(fs::exists(here));
 }
 
+TEST_F(Directories, A_file_that_may_not_be_read_is_refused_with_the_systems_reason) {
+  write(there, {{"secret", "x"}});
+  fs::permissions(there / "secret", fs::perms::none);
+  fs::permissions(there.parent_path(), fs::perms(0755));
+  const auto user = ::geteuid();
+  ASSERT_EQ(::seteuid(user == 0 ? 65'534 : user), 0);  // root reads everything
+  const auto refused = tp::directory_image::open(there.string());
+  ASSERT_EQ(::seteuid(user), 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().system, EACCES);
+  EXPECT_EQ(refused.error().name.view(), "secret");
+}
+
+TEST_F(Directories, Files_can_be_read_when_others_have_all_descriptors) {
+  tree many;
+  for (int i = 0; i < 40; ++i) many["f" + std::to_string(i)] = noise(100, static_cast<unsigned>(i));
+  write(there, many);
+  const auto image = tp::directory_image::open(there.string());
+  ASSERT_TRUE(succeeded(image));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{100, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<int> taken;
+  for (int fd = 0; (fd = ::dup(0)) >= 0;) taken.push_back(fd);
+  std::size_t good = 0;
+  for (std::size_t i = 0; i < many.size(); ++i)
+    good += tp::tensor_digest_of<tp::xxhash_digest>(image->source(), i) ? 1u : 0u;
+  for (const int fd : taken) ::close(fd);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(good, many.size());
+  EXPECT_EQ(image->changed(), "");
+}
+
 TEST_F(Directories, What_has_the_name_already_is_replaced_only_if_that_is_asked_for_and_only_a_directory) {
   const auto ref = publish(checkpoint());
   write(here, {{"mine", "precious"}});
@@ -392,9 +427,61 @@ TEST_F(Directories, Two_processes_do_not_share_a_part) {
   go_on();
   const int held = ::open((part / "cursor").c_str(), O_RDWR);
   ASSERT_EQ(::flock(held, LOCK_EX | LOCK_NB), 0);
+  const tree arrived = read(part);
   EXPECT_EQ(receive(*ref).error().system, EAGAIN);
+  EXPECT_EQ(read(part), arrived) << "the process that has the part still has all of it";
   ::close(held);
-  EXPECT_TRUE(succeeded(receive(*ref)));
+  const auto done = receive(*ref);
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_GE(done->kept, 16'000u);
+}
+
+TEST_F(Directories, A_part_that_has_less_than_its_cursor_states_is_completed) {
+  const auto ref = publish(checkpoint());
+  most = 60'000;
+  EXPECT_FALSE(receive(*ref));
+  // as after a crash of the machine: the cursor is on the disk, and not all of the bytes
+  fs::resize_file(part / "files" / "model-00001-of-00002.safetensors", 30'000);
+  go_on();
+  ASSERT_TRUE(succeeded(receive(*ref)));
+  EXPECT_EQ(read(here), checkpoint());
+}
+
+TEST_F(Directories, A_process_that_died_once_it_had_replaced_a_directory_leaves_a_part_that_is_completed) {
+  const auto ref = publish(checkpoint());
+  most = 60'000;
+  EXPECT_FALSE(receive(*ref));
+  go_on();
+  // the part has what was replaced: of other lengths, not writable, with more than one name
+  fs::remove_all(part / "files");
+  tree old = checkpoint();
+  old["config.json"] = "{}";
+  old["model-00001-of-00002.safetensors"] += "more";
+  write(part / "files", old);
+  fs::create_hard_link(part / "files" / "tokenizer" / "merges.txt", there.parent_path() / "other");
+  fs::permissions(part / "files" / "config.json", fs::perms::owner_read);
+  ASSERT_TRUE(succeeded(receive(*ref)));
+  EXPECT_EQ(read(here), checkpoint());
+  EXPECT_EQ(fs::hard_link_count(here / "tokenizer" / "merges.txt"), 1u);
+}
+
+TEST_F(Directories, A_directory_that_replaces_another_is_as_private_as_that) {
+  const auto ref = publish(checkpoint());
+  write(here, {{"mine", "precious"}});
+  fs::permissions(here, fs::perms::owner_all);
+  ASSERT_TRUE(succeeded(receive(*ref, {.overwrite = true})));
+  EXPECT_EQ(fs::status(here).permissions(), fs::perms::owner_all);
+}
+
+TEST_F(Directories, Files_without_bytes_arrive) {
+  const auto ref = publish({{"a/empty", ""}, {"b", ""}});
+  ASSERT_TRUE(succeeded(ref));
+  ASSERT_TRUE(succeeded(receive(*ref)));
+  EXPECT_EQ(read(here), (tree{{"a/empty", ""}, {"b", ""}}));
+  fs::remove_all(here);
+  const std::string_view include[]{"b"};
+  ASSERT_TRUE(succeeded(receive(*ref, {.files = {include}})));
+  EXPECT_EQ(read(here), (tree{{"b", ""}}));
 }
 
 TEST_F(Directories, More_than_is_allowed_is_refused_before_anything_is_made) {

@@ -76,6 +76,7 @@ BREAKAGES = [
     ("satellites/http/owner/http_request.hpp", "c != '=' && others.find(c) == others.npos", "false", "satellites/http/http_owner_attack", "*Paths_are_plain*"),
     ("satellites/http/owner/detail/owner_endpoint.hpp", "if (is_for_the_operator(q) && !q.may_look)", "if (false)", "satellites/http/http_status", "*A_stranger*"),
     ("satellites/http/owner/http_password.hpp", "colon != both.npos && is(both.substr(colon + 1))", "is(both.substr(colon + 1))", "satellites/http/http_status", "*A_stranger*"),
+    ("satellites/http/owner/http_request.hpp", "if (!octet) return false;", "if (!octet) return true;", "satellites/http/http_owner_attack", "*Paths_are_plain*"),
     ("satellites/http/owner/http_request.hpp", "if (*status_ && parts == 1 && part[0].empty())", "if (parts == 1 && part[0].empty())", "satellites/http/http_status", "*Without_a_password*"),
     ("satellites/http/owner/detail/shown_text.hpp", "if (n == 0 || is_unshown(c))", "if (n == 0)", "satellites/http/http_status", "*Hostile_names*"),
     ("satellites/http/owner/detail/shown_text.hpp", "html ? \"&lt;\"", "html ? \"<\"", "satellites/http/http_status", "*Hostile_names*"),

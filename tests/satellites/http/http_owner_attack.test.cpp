@@ -71,11 +71,29 @@ TEST_F(HttpOwnerAttack, Lines_that_two_readers_end_differently_are_refused) {
 
 TEST_F(HttpOwnerAttack, Paths_are_plain_or_refused) {
   const std::string rest = " HTTP/1.1\r\nHost: a\r\n" + key() + "\r\n", v = hex(ref.version);
-  for (const std::string& path :
-       {std::string("http://a") + path_of(ref), std::string("//a/../") + v, std::string("/v1/../metrics"),
-        std::string("/v1/./") + v, "/v1/a%00/" + v, "/v1/a%2f/" + v, "/v1/a%2e%2e/" + v, "/v1/a/" + v + "#x",
-        "/v1/a/" + v + "?key=%30", "/v1/a/" + v + "?key=1;2", "/v1/a/" + v + "?x=\"", "/v1/a\\b/" + v, std::string("*"),
-        std::string("a:443"), "/v1/\xc3\xa4/" + v, std::string("/v1/a b/") + v})
+  for (const std::string& path : {std::string("http://a") + path_of(ref),
+                                  std::string("//a/../") + v,
+                                  std::string("/v1/../metrics"),
+                                  std::string("/v1/./") + v,
+                                  "/v1/a%00/" + v,
+                                  "/v1/a%2f/" + v,
+                                  "/v1/a%2e%2e/" + v,
+                                  "/v1/a/" + v + "#x",
+                                  "/v1/a/" + v + "?key=%30",
+                                  "/v1/a/" + v + "?key=1;2",
+                                  "/v1/a/" + v + "?x=\"",
+                                  "/v1/a\\b/" + v,
+                                  std::string("*"),
+                                  std::string("a:443"),
+                                  "/v1/\xc3\xa4/" + v,
+                                  std::string("/v1/a b/") + v,
+                                  "/v1/a/" + v + "/files/../a",
+                                  "/v1/a/" + v + "/files/%",
+                                  "/v1/a/" + v + "/files/a%2",
+                                  "/v1/a/" + v + "/files/a%2g",
+                                  "/v1/a/" + v + "/files/a\"b",
+                                  "/v1/a/" + v + "/files%2fa",
+                                  "/v1/a=b/" + v + "/files/a"})
     refuses(400, "GET " + path + rest);
   refuses(400, std::string("GET /v1/a\0/", 11) + v + rest);
   refuses(400, "GET\t" + path_of(ref) + rest);

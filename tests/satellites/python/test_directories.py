@@ -123,6 +123,9 @@ def test_a_name_that_leads_elsewhere_is_refused(owner, tmp_path, monkeypatch):
         tensorpull.download_directory(owner.address, owner.add_tensors({"w": np.zeros(3)}), tmp_path / "here")
     with pytest.raises(ValueError, match="URL"):
         tensorpull.download_directory("http://127.0.0.1:1/x", "", tmp_path / "here")
+    for nameless in ("", ".", "a/..", "/"):
+        with pytest.raises(ValueError, match="no name"):
+            tensorpull.download_directory(owner.address, "", nameless)
 
 
 def test_it_is_awaited(owner, tmp_path):

@@ -5,6 +5,7 @@ usage: tools.py FOLDER_OF_PROGRAMS [CASE]
 import ctypes
 import errno
 import hashlib
+import http.client
 import io
 import json
 import os
@@ -23,6 +24,7 @@ import tempfile
 import threading
 import time
 import tty
+import urllib.parse
 import urllib.request
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -838,6 +840,8 @@ def directories_that_cannot_be():
         assert "File too large" in err and not os.path.exists("big"), err
         run("recv", sender.address, sender.ref, "-o", "big/", "--resume")
         assert files_below("big") == files_below("checkpoint")
+        for output in ("./", "../", "//"):
+            assert "no name" in run("recv", sender.address, sender.ref, "-o", output, status=2)[1]
         os.mkdir("small")
         if os.geteuid() == 0 and processes.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", "small"], capture_output=True).returncode == 0:
             try:
@@ -874,6 +878,9 @@ def directories_that_cannot_be():
 
 def a_file_of_a_directory_over_http():
     files = checkpoint("checkpoint")
+    for name in ("epoch=3-step=1000.ckpt", "tokenizer/a b%20+<\"'&?#>.txt", "tokenizer/größe.json", "round:b"):
+        files[name] = name.encode()
+        write("checkpoint/" + name, files[name])
     with Sender("checkpoint", "--http", "127.0.0.1:0") as sender:
         def get(path, **fields):
             request = urllib.request.Request(sender.published[0]["url"] + path, headers={"Authorization": "Bearer " + sender.ref} | fields)
@@ -882,8 +889,17 @@ def a_file_of_a_directory_over_http():
         listed = json.loads(get("/files")[0])
         assert {name: of["shape"] for name, of in listed.items() if name != "__metadata__"} == {name: [len(data)] for name, data in files.items()}, listed
         for name, data in files.items():
-            got, fields = get("/files/" + name)
-            assert got == data and fields["Repr-Digest"].startswith("xxh3=:"), name
+            for path in (urllib.parse.quote(name), urllib.parse.quote(name, safe="")):
+                got, fields = get("/files/" + path)
+                assert got == data and fields["Repr-Digest"].startswith("xxh3=:"), name
+        got, fields = get("/files/epoch=3-step=1000.ckpt")
+        assert got == files["epoch=3-step=1000.ckpt"]
+        for path, status in {"%2e%2e/checkpoint/config.json": 404, "../config.json": 400, "%": 400, "config.json%": 400, "config.json%2": 400, "config.json%2g": 400, "config.json%00": 404,
+                             "%2F": 404, "tokenizer%2f%2e%2E%2fconfig.json": 404, "%61" * 256: 404, "a\"b": 400, "a<b": 400}.items():
+            connection = http.client.HTTPConnection("127.0.0.1", urllib.parse.urlsplit(sender.published[0]["url"]).port, timeout=60)
+            connection.request("GET", urllib.parse.urlsplit(sender.published[0]["url"]).path + "/files/" + path, headers={"Authorization": "Bearer " + sender.ref})
+            assert connection.getresponse().status == status, (path, status)
+            connection.close()
         assert get("/files/tokenizer/merges.txt", Range="bytes=10-19")[0] == files["tokenizer/merges.txt"][10:20]
     told = processes.Program(command("send", "checkpoint", "--http", "127.0.0.1:0", "--idle", 0.1), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert "/files/PATH" in told.communicate(timeout=60)[1]

@@ -98,6 +98,8 @@ def download_directory(
     told = throughout(progress, address)
     at_a_time = connections_to(address, connections, chunk_size)
     name = without_slash(path)
+    if name.rpartition(b"/")[2] in (b"", b".", b".."):
+        raise ValueError(f"path leads to no name that a directory could be given: {os.fsdecode(name)!r}")
     limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
     chosen = patterns(include, "include"), patterns(exclude, "exclude")
     earlier = b"" if base is None else without_slash(base)

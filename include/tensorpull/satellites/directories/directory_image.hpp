@@ -109,6 +109,7 @@ class directory_image {
     mutable std::mutex mutex;  // of what follows
     mutable detail::open_files open;
     mutable const file* changed = nullptr;
+    mutable int reason = 0;  // errno of that, if there was one
 
     result<void> load(const directory_image_options& options) {
       follow_links = options.follow_links;
@@ -131,7 +132,7 @@ class directory_image {
       image.emplace(std::move(*made));
       if (const auto good = detail::check_file_names(image->schema()); !good) return good;
       auto with = image_with_tensor_digests::make<xxhash_digest, 64 * 1024>(image->source());
-      if (!with && changed != nullptr) return failure(errc::io, 0, std::string_view(changed->path));
+      if (!with && changed != nullptr) return failure(errc::io, 0, std::string_view(changed->path), reason);
       if (!with) return failure(with.error());
       with_digests.emplace(std::move(*with));
       return {};
@@ -182,7 +183,8 @@ class directory_image {
       std::uint64_t reached = offset;
       const int system = fd < 0 ? errno : detail::read_all(fd, reached, out);
       if (system == 0 && ::fstat(fd, &now) == 0 && from.is(now)) return {};
-      if (s.changed == nullptr) s.changed = &from;
+      if (s.changed == nullptr && system != EMFILE && system != ENFILE && system != ENOMEM)
+        s.changed = &from, s.reason = system > 0 ? system : 0;
       return failure(errc::io, reached, std::string_view(from.path), system > 0 ? system : 0);
     }
   };

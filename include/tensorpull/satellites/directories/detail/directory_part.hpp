@@ -202,12 +202,18 @@ class directory_part {
                         0600);
       }));
       if (!state_ && errno == ENOENT) continue;
-      if (!state_ || ::fstat(state_.get(), &about) != 0) return errno;
+      if (!state_) {
+        const int system = errno;
+        ::unlinkat(parent_.get(), part_.c_str(), AT_REMOVEDIR);  // only if it is empty
+        return system;
+      }
+      if (::fstat(state_.get(), &about) != 0) return errno;
       if (!S_ISREG(about.st_mode) || about.st_nlink > 1) return EACCES;
       locked_ = uninterrupted([&] { return ::flock(state_.get(), LOCK_EX | LOCK_NB); }) == 0;
       if (!locked_ && errno == EWOULDBLOCK) return EAGAIN;
       // the process that had it may have removed it since it was opened
       if (!leads_to(parent_.get(), part_.c_str(), folder_) || !leads_to(folder_.get(), "cursor", state_)) continue;
+      ours_ = true;
       if (::mkdirat(folder_.get(), "files", 0777) != 0 && errno != EEXIST) return errno;
       files_ = open_directory(folder_.get(), "files");
       return files_ ? 0 : errno;
@@ -258,10 +264,18 @@ class directory_part {
       in = below.get();
       at = slash + 1;
     }
-    const file_descriptor fd(uninterrupted([&] {
-      return ::openat(in, path.c_str() + at, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
-    }));
+    const char* const name = path.c_str() + at;
+    const auto open = [&] {
+      return file_descriptor(uninterrupted(
+          [&] { return ::openat(in, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666); }));
+    };
+    file_descriptor fd = open();
     struct stat about{};
+    // a file of a directory that was replaced by a process that died then: it may be read-only, or have other names
+    if (fd ? ::fstat(fd.get(), &about) == 0 && about.st_nlink > 1 : errno == EACCES) {
+      if (::unlinkat(in, name, 0) != 0) return refuse(errno);
+      fd = open();
+    }
     if (!fd || ::fstat(fd.get(), &about) != 0) return refuse(errno);
     if (!S_ISREG(about.st_mode) || about.st_nlink > 1) return refuse(EACCES);
     const bool longer = static_cast<std::uint64_t>(about.st_size) > bytes;
@@ -296,7 +310,11 @@ class directory_part {
       return ::renameat2(from, "files", to, name_.c_str(), how) == 0 ? 0 : errno;
     };
     struct stat there{};
-    if (overwrite_ && ::fstatat(to, name_.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0) return moves(RENAME_EXCHANGE);
+    if (overwrite_ && ::fstatat(to, name_.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0) {
+      // whoever may not look into the one may not look into the other; the part itself is private
+      if (::fchmod(files_.get(), (there.st_mode & 07777) | S_IRWXU) != 0) return errno;
+      return moves(RENAME_EXCHANGE);
+    }
     const int system = moves(RENAME_NOREPLACE);
     if (system != EINVAL && system != ENOSYS) return system;
     // a file system without that; a directory that has just appeared is replaced only if it is empty
@@ -305,7 +323,7 @@ class directory_part {
   /// Keeps what another transfer can go on with.
   void leave() noexcept {
     open_.close();
-    if (!state_ || (!published_ && (worth_keeping_ || was_there_))) return;
+    if (!ours_ || (!published_ && (worth_keeping_ || was_there_))) return;
     try {
       (void)remove_entries(folder_.get(), {}, [](const std::string& path) { return path == "cursor"; });
     } catch (const std::bad_alloc&) {
@@ -321,7 +339,7 @@ class directory_part {
   open_files open_;
   resume_cursor found_{};
   std::uint64_t taken_ = 0;  // of the disk, by files that were there
-  bool overwrite_, locked_ = false, was_there_ = false, worth_keeping_ = false, published_ = false;
+  bool overwrite_, ours_ = false, locked_ = false, was_there_ = false, worth_keeping_ = false, published_ = false;
 };
 
 }  // namespace tensorpull::detail

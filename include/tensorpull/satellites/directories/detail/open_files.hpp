@@ -20,7 +20,8 @@
 
 namespace tensorpull::detail {
 
-/// At most 16 files that are open at a time; the one that was used longest ago is closed for another.
+/// At most 16 files that are open at a time; the one that was used longest ago is closed for another. Once one is open,
+/// a process that has no descriptors left (others connect to it) can still open each.
 class open_files {
  public:
   /// Descriptor of file i, if it is open; otherwise what `open()` gives is kept: -1, and errno, if there is none.
@@ -35,6 +36,14 @@ class open_files {
       if (s.used < oldest->used) oldest = &s;
     }
     file_descriptor made(open());
+    while (!made && (errno == EMFILE || errno == ENFILE)) {
+      slot* least = nullptr;
+      for (slot& s : slots_)
+        if (s.fd && (least == nullptr || s.used < least->used)) least = &s;
+      if (least == nullptr) return -1;
+      least->fd.close();
+      made = file_descriptor(open());
+    }
     if (!made) return -1;
     oldest->fd.close();
     oldest->fd = std::move(made);
@@ -101,6 +110,8 @@ int remove_entries(int directory, const std::string& above, Keeps keeps) {
                       if (S_ISDIR(about.st_mode)) {
                         const file_descriptor below = open_directory(at, name.c_str());
                         if (!below) return errno;
+                        // one that is read-only could not be emptied
+                        if ((about.st_mode & S_IRWXU) != S_IRWXU) (void)::fchmod(below.get(), S_IRWXU);
                         if (const int system = remove_entries(below.get(), path, keeps); system != 0) return system;
                         if (::unlinkat(at, name.c_str(), AT_REMOVEDIR) == 0) return 0;
                         return errno == ENOTEMPTY || errno == EEXIST ? 0 : errno;

@@ -3,6 +3,7 @@
 // and not a head in memory.
 #pragma once
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/satellites/http/detail/digests.hpp>
 #include <tensorpull/satellites/http/owner/detail/head_lines.hpp>
@@ -77,7 +78,7 @@ struct http_request {
   bool old = false;  ///< HTTP/1.0, whose connections end unless both sides say that they are kept
   bool expects_continue = false;  ///< it waits for 100 before it sends the body
   std::uint8_t file_bytes = 0;  ///< of `file_text`
-  std::array<char, 255> file_text{};  ///< PATH, as it stands in the URL
+  std::array<char, 255> file_text{};  ///< PATH, without percent signs
 
   /// Whether it is for an image, or for a part of one.
   constexpr bool gives() const noexcept {
@@ -177,8 +178,6 @@ class http_request_reader {
     const std::size_t question = target.find('?');
     std::string_view rest = target.substr(0, question),
                      query = question == target.npos ? std::string_view() : target.substr(question + 1);
-    for (const char c : rest)
-      if (!is_plain(c) && c != '/') return 400;
     std::array<std::string_view, 4> part{};
     std::size_t parts = 0;
     bool fits = true;
@@ -188,6 +187,10 @@ class http_request_reader {
       last = slash == rest.npos;
       const std::string_view one = rest.substr(0, slash);
       if (one == "." || one == "..") return 400;
+      const bool of_file = parts == part.size() && part[3] == "files";
+      for (const char c : one)
+        if (!is_plain(c) && !(of_file && std::string_view("%!$&'()*+,;=:@").find(c) != std::string_view::npos))
+          return 400;
       if (parts == part.size()) fits = false;
       else part[parts++] = one;
       if (!last) rest.remove_prefix(slash + 1);
@@ -203,18 +206,32 @@ class http_request_reader {
         if (parts == 3) r_.route = http_route::image;
         else if (part[3] == "confirm") r_.route = http_route::confirm;
         else if (part[3] == "cancel") r_.route = http_route::cancel;
-        else if (part[3] == "files") files({part[3].data() + 5, target.substr(0, question).end()});
+        else if (part[3] == "files" && !files({part[3].data() + 5, target.substr(0, question).end()})) return 400;
       }
     }
     return question == target.npos ? std::uint16_t{more} : read_query(query);
   }
-  /// Takes what follows "files". A longer path than is kept names nothing.
-  constexpr void files(std::string_view behind) noexcept {
+  /// Takes what follows "files". A longer path than is kept names nothing. What a percent sign stands for is looked up
+  /// among the names, and leads nowhere else. False: a percent sign without two digits.
+  constexpr bool files(std::string_view behind) noexcept {
     if (behind.empty()) r_.route = http_route::files;
-    if (behind.size() < 2 || behind.size() > 1 + r_.file_text.size()) return;
+    if (behind.size() < 2) return true;
+    std::size_t n = 0;
+    for (std::size_t i = 1; i < behind.size(); ++i, ++n) {
+      char c = behind[i];
+      if (c == '%') {
+        const auto octet = behind.size() - i > 2 ? detail::hex_number(behind.substr(i + 1, 2))
+                                                 : optional<std::uint64_t>();
+        if (!octet) return false;
+        c = static_cast<char>(static_cast<unsigned char>(*octet));
+        i += 2;
+      }
+      if (n < r_.file_text.size()) r_.file_text[n] = c;
+    }
+    if (n > r_.file_text.size()) return true;
+    r_.file_bytes = static_cast<std::uint8_t>(n);
     r_.route = http_route::file;
-    r_.file_bytes = static_cast<std::uint8_t>(behind.size() - 1);
-    for (std::size_t i = 0; i < r_.file_bytes; ++i) r_.file_text[i] = behind[i + 1];
+    return true;
   }
   static constexpr bool is_plain(char c) noexcept {
     return detail::is_alphanumeric(c) || c == '-' || c == '.' || c == '_' || c == '~';
