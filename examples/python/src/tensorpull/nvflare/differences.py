@@ -71,6 +71,10 @@ class RoundAggregator(ModelAggregator):
         return made
 
 
+#: Weights as WeightedAverage takes them.
+_LEAST, _MOST = 2.0**-60, 2.0**60
+
+
 class DifferenceAggregator(RoundAggregator):
     """The weighted mean of whole models, of PyTorch's tensors or NumPy's arrays, with the weights of FLARE's own: `aggregation_weights` of the client (1 if
     it has none) times the steps that its update says.
@@ -102,6 +106,8 @@ class DifferenceAggregator(RoundAggregator):
     def accept_model(self, model: FLModel) -> None:
         values, who, by_server, steps = self._read(model)
         weight, round_ = min(steps, self.max_steps or steps) * by_server, model.current_round
+        if not _LEAST <= weight <= _MOST:
+            raise ValueError(f"the weight of {who} is from 2**-60 to 2**60, as sums of 32 bits want it; not {weight!r}")
         with self._lock:
             if self._type not in (None, model.params_type):
                 raise ValueError(f"{who} sends {model.params_type}, and others of this round {self._type}")
@@ -190,8 +196,11 @@ def _difference(new: Any, old: Any) -> Any:
 def _numbers(new: Any, old: Any) -> bool:
     """Whether each element is a finite number, or as it was."""
     library = _library(new)
-    if new.dtype == library.bool or str(new.dtype).rpartition(".")[2].startswith(("int", "uint")):
+    kind = str(new.dtype).rpartition(".")[2]
+    if new.dtype == library.bool or kind.startswith(("int", "uint")):
         return True
+    if kind.startswith("float8"):  # which PyTorch does not ask whether it is finite
+        new, old = _wide(new), _wide(old)
     bad = ~library.isfinite(new)
     if not bool(bad.any()):
         return True
