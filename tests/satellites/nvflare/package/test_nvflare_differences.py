@@ -132,6 +132,20 @@ def test_an_update_that_is_no_number_is_refused_with_its_site_and_its_tensor(for
     assert torch.allclose(torch.as_tensor(aggregator.aggregate_model().params["f"]), base["f"] + 1), "nothing of it was added"
 
 
+@pytest.mark.parametrize("format_", ["pytorch", "numpy"])
+def test_a_difference_that_is_no_number_is_refused_where_the_old_model_has_a_number(format_):
+    base = in_format({"w": torch.zeros(3), "mask": torch.tensor([0.0, -float("inf")])}, format_)
+    aggregator = started(base)
+    for name, who in (("w", "site-2"), ("other", "site-3")):
+        bad = {"w": torch.ones(3), "mask": torch.zeros(2), name: torch.tensor([1.0, float("nan"), 1.0])}
+        with pytest.raises(ValueError, match=f"{who} has a NaN or an infinity in {name}"):
+            aggregator.accept_model(update(in_format(bad, format_), who, type_=ParamsType.DIFF))
+    good = {"w": torch.ones(3), "mask": torch.tensor([0.0, float("nan")])}  # -inf less -inf
+    aggregator.accept_model(update(in_format(good, format_), type_=ParamsType.DIFF))
+    got = aggregator.aggregate_model()
+    assert got.params_type == ParamsType.DIFF and got.params["w"].tolist() == [1.0] * 3
+
+
 @pytest.mark.parametrize("type_", [torch.float8_e4m3fn, torch.float8_e5m2])
 def test_tensors_of_8_bits_have_a_mean_and_are_looked_at(type_):
     base = {"w": torch.ones(8).to(type_), "f": torch.zeros(3)}
