@@ -76,7 +76,8 @@ TEST(CapnpFraming, The_capnp_tool_reads_every_kind) {
                                   "first = 5",
                                   "window = 7, verifiable = true",
                                   "shape = [7, 0, 18446744073709551615]",
-                                  "names = [\"layers.0.weight\"",
+                                  "names = [(name = \"layers.0.weight\", begin = 0, end = 0)",
+                                  "(name = \"\", begin = 1, end = 2)",
                                   "ranges = [(begin = 8, end = 16)",
                                   "kind = 77"};
   std::size_t i = 0;

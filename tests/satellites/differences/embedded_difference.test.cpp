@@ -151,7 +151,7 @@ byte_vector read_all(const D& from, std::size_t piece) {
 
 template <class Model>
 using in_memory = tp::model_landing<Model>;
-template <class Model, std::size_t N = 256, class Which = tp::every_tensor>
+template <class Model, std::size_t N = 256, class Which = tp::all_tensors>
 using difference = tp::embedded_difference<Model, in_memory<Model>, N, Which>;
 
 /// The number of 16 digits behind a key in a header; 0: there is none.
@@ -198,7 +198,7 @@ void has_the_bytes_of(const byte_vector& mine, const tp::dynamic_image& theirs, 
   }
 }
 
-template <class Model, std::size_t N, class Which = tp::every_tensor>
+template <class Model, std::size_t N, class Which = tp::all_tensors>
 void compare(double width) {
   auto base = some<Model>(1);
   for (std::uint64_t round = 2; round < 4; ++round) {

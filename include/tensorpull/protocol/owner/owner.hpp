@@ -60,8 +60,9 @@ class owner : public publication_book<Lock> {
   /// Fixed size.
   using peer = typename book_type::peer;
   /// Names that a locate may have.
-  static constexpr std::size_t most_names = detail::subset_digests<job_type, Limits>::most_names,
-                               most_slices = detail::subset_digests<job_type, Limits>::most_slices;
+  static constexpr std::size_t most_names = detail::subset_digests<job_type, Limits>::most_names;
+  /// Slices that a locate may have.
+  static constexpr std::size_t most_slices = detail::subset_digests<job_type, Limits>::most_slices;
   /// It answers requests.
   static constexpr bool owns = true;
   /// Answers that one connection may have waiting: those to a full window of requests, and two more.

@@ -39,7 +39,7 @@ struct file_choice {
 
 /// Which files of a directory are published.
 struct directory_image_options {
-  file_choice files{};
+  file_choice files{};  ///< by their paths below it
   /// Reads the files to which symbolic links lead, as caches of models have them. Otherwise a link is an error. Links
   /// to directories are one in any case.
   bool follow_links = false;
@@ -74,6 +74,7 @@ class directory_image {
 
   const image_schema& schema() const noexcept { return *source().schema; }
   const source_view& source() const noexcept { return state_->with_digests->source(); }
+  /// How many there are.
   std::size_t files() const noexcept { return state_->files.size(); }
   /// The path of the first file that was found changed; empty: none so far.
   std::string_view changed() const noexcept {

@@ -25,7 +25,9 @@ namespace tensorpull {
 
 /// Bytes that have just arrived, of a pull of `total`: those before its first are there already.
 struct landed_range {
-  std::uint64_t offset = 0, bytes = 0, total = 0;
+  std::uint64_t offset = 0;  ///< of the first of them
+  std::uint64_t bytes = 0;   ///< how many
+  std::uint64_t total = 0;   ///< of the pull
 };
 
 /// How a directory is received.
@@ -59,7 +61,8 @@ enum class directory_phase : std::uint8_t {
 /// How it went.
 struct directory_receipt {
   receipt last{};  ///< of the last pull
-  std::uint64_t files = 0, bytes = 0;  ///< that the directory has
+  std::uint64_t files = 0;  ///< that the directory has
+  std::uint64_t bytes = 0;  ///< of all of them
   std::uint64_t kept = 0;  ///< of these bytes, those that were there already, in the part or in the base
 };
 

@@ -21,6 +21,7 @@ concept tensor_filter = requires(std::string_view name, std::span<const std::uin
 /// tensors of F32 beside narrowed ones arrives in another order than the model's, which an average of updates on their
 /// way does not take (widened: unsupported_layout).
 struct matrices {
+  /// Whether it is one.
   static constexpr bool narrows(std::string_view, std::span<const std::uint64_t> shape,
                                 std::size_t block_elements) noexcept {
     if (shape.size() < 2) return false;
@@ -37,7 +38,8 @@ struct matrices {
 };
 
 /// All floating tensors.
-struct every_tensor {
+struct all_tensors {
+  /// They are.
   static constexpr bool narrows(std::string_view, std::span<const std::uint64_t>, std::size_t) noexcept { return true; }
 };
 
@@ -49,16 +51,18 @@ struct tensor_name {
   constexpr tensor_name(const char (&name)[N]) noexcept {
     for (std::size_t i = 0; i < N; ++i) text[i] = name[i];
   }
+  /// Whether it is this name.
   constexpr bool is(std::string_view name) const noexcept { return name == std::string_view(text, N - 1); }
 };
 /// The tensors with these names: `tensors_named<"flat", "head.bias">`.
 template <tensor_name... Names>
 struct tensors_named {
+  /// Whether it is one of them.
   static constexpr bool narrows(std::string_view name, std::span<const std::uint64_t>, std::size_t) noexcept {
     return (Names.is(name) || ...);
   }
 };
 
-static_assert(tensor_filter<matrices> && tensor_filter<every_tensor> && tensor_filter<tensors_named<"w">>);
+static_assert(tensor_filter<matrices> && tensor_filter<all_tensors> && tensor_filter<tensors_named<"w">>);
 
 }  // namespace tensorpull

@@ -83,6 +83,7 @@ struct http_request {
   constexpr bool gives() const noexcept {
     return route == http_route::image || route == http_route::files || route == http_route::file;
   }
+  /// PATH, if the route is of a file.
   constexpr std::string_view file() const noexcept { return {file_text.data(), std::size_t{file_bytes}}; }
 };
 
