@@ -163,8 +163,11 @@ class ErrorFeedback:
 def _subtract(tensor: Any, other: Any) -> None:
     """In place. 0 where the difference is no number: an infinity or NaN that stands still, as masks have, has left nothing out."""
     numbers = (abs(tensor) < inf) & (abs(other) < inf)
-    tensor[numbers] -= other[numbers]
-    tensor[~numbers] = 0
+    if numbers.all():
+        tensor -= other
+    else:
+        tensor[numbers] -= other[numbers]
+        tensor[~numbers] = 0
 
 
 def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[ErrorFeedback] = None, names: Optional[Iterable[str]] = None) -> Narrowed:
