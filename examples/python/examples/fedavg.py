@@ -33,7 +33,7 @@ def client(address: str, number: int) -> None:
 
 def serve(door: tensorpull.Listener, watch: Callable[[int, str, tensorpull.Progress], None]) -> None:
     model = {"w": np.zeros((SIZE, SIZE), np.float32)}
-    mean = tensorpull.WeightedAverage(base=model, out=model, partial="staged", chunk_size=1 << 16)
+    mean = tensorpull.WeightedAverage(base=model, out=model, partial="staged", chunk_size=1 << 14)
     clients = {session.receive().body.decode(): session for session in (door.accept() for _ in range(CLIENTS))}
 
     def one_round(name: str) -> Union[float, tensorpull.Error]:
@@ -63,6 +63,7 @@ if __name__ == "__main__":
     def watch(round: int, name: str, now: tensorpull.Progress) -> None:
         if (round, name) == (3, "client-4") and now.bytes_done > now.bytes_total // 3:
             started[-1].kill()
+            started[-1].wait()  # eight chunks of 64 are under way at most, so its update cannot be whole
 
     if sys.argv[1:2] == ["client"]:
         client(sys.argv[2], int(sys.argv[3]))

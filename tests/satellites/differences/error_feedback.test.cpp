@@ -287,6 +287,34 @@ TYPED_TEST(ErrorFeedback, What_nobody_took_comes_with_the_next_step) {
   for (std::size_t i = 0; i < 301; ++i) EXPECT_LT(std::abs(meant[i] - got[i]), 1e-3) << i;
 }
 
+/// As a mask of attention, which no step moves.
+TYPED_TEST(ErrorFeedback, An_infinity_or_NaN_that_stands_still_has_no_error) {
+  using T = TypeParam;
+  feedback left;
+  model<T> base;
+  base.b[1] = base.b[2] = element<T>(-std::numeric_limits<double>::infinity());
+  base.b[4] = element<T>(std::numeric_limits<double>::infinity());
+  base.b[5] = element<T>(std::numeric_limits<double>::quiet_NaN());
+  double meant = 0, got = 0;
+  for (int round = 0; round < 6; ++round) {
+    model<T> now = base, sent = base;
+    for (std::size_t i = 0; i < 301; ++i) now.a[i] = element<T>(i == 0 ? 1.0 : 0.06);
+    meant += detail::widened(now.a[1]);
+    ASSERT_TRUE(left.step(now.views(), sent.views())) << round;
+    EXPECT_EQ(std::memcmp(sent.b.data(), base.b.data(), sizeof(T) * 7), 0);
+    if (round == 2) {
+      model<T> was = base;
+      ASSERT_TRUE(left.lost(sent.views(), was.views()));
+    } else {
+      got += detail::widened(sent.a[1]);
+    }
+    const auto views = left.left(now.views());
+    feedback again;
+    ASSERT_TRUE(again.load(now.views(), views)) << "what is left are numbers";
+  }
+  EXPECT_LT(std::abs(meant - got), 0.25) << "and the other tensors' errors are in the next step";
+}
+
 TYPED_TEST(ErrorFeedback, What_was_kept_is_of_one_model_and_of_numbers) {
   using T = TypeParam;
   feedback left;

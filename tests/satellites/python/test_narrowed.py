@@ -565,6 +565,27 @@ def test_a_step_that_nobody_took_comes_with_the_next_one(kind):
     assert np.abs(meant - got).max() < 1e-3  # at most what one step of 4 bits leaves out
 
 
+@pytest.mark.parametrize("kind", ["torch", "numpy"])
+@pytest.mark.filterwarnings("error")
+def test_an_infinity_or_nan_that_stands_still_has_left_nothing_out(kind):
+    """As a mask of attention, which no step moves."""
+    of_kind = torch.from_numpy if kind == "torch" else lambda tensor: tensor
+    mask, some = np.array([[0, -np.inf], [np.inf, np.nan]], "f4"), np.full((4, 256), 0.06, "f4")
+    some[0, 0] = 1
+    feedback, got = tensorpull.ErrorFeedback(), 0.0
+    for i in range(6):
+        base = {"mask": of_kind(mask.copy()), "scalar": of_kind(np.array(-np.inf, "f4")), "w": of_kind(np.zeros((4, 256), "f4"))}
+        new = {"mask": of_kind(mask.copy()), "scalar": of_kind(np.array(-np.inf, "f4")), "w": of_kind(some.copy())}
+        moved = tensorpull.narrowed(new, base, bits=4, feedback=feedback)
+        assert np.asarray(moved["mask"]).tobytes() == mask.tobytes() and float(moved["scalar"]) == -np.inf
+        if i == 2:
+            feedback.lost(moved, base)
+        else:
+            got += float(moved["w"][0, 1])
+        assert all(np.isfinite(np.asarray(left)).all() for left in feedback.left.values()), "what is left are numbers"
+    assert abs(got - 6 * 0.06) < 0.25, "and the other tensors' errors are in the next step"
+
+
 def test_what_was_left_out_is_of_one_model_wherever_it_comes_from():
     old, new = fine_tuned(torch.float32)
     feedback = tensorpull.ErrorFeedback()

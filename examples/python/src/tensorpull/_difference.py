@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from math import prod
+from math import inf, prod
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from . import _native
@@ -127,7 +127,7 @@ class ErrorFeedback:
         was = empty_like({name: sent[name] for name in self._left})
         _native.copy_tensors(before.described, Tensors(was, apart=True).described)
         for name, left in self._left.items():
-            was[name] -= sent[name]
+            _subtract(was[name], sent[name])
             left -= was[name]
 
     def added(self, flat: Mapping[str, Any], described: List[Description], bits: int) -> Tuple[Dict[str, Any], Dict[str, Any]]:
@@ -155,9 +155,19 @@ class ErrorFeedback:
         """`meant` and `waiting`: what added() gave, the first of which is kept."""
         self._left = {one[0]: meant[one[0]] for one in described if one[1] in FLOATING}
         for name, left in self._left.items():
-            left -= sent[name]
+            _subtract(left, sent[name])
             if name in waiting:
                 left += waiting[name]
+
+
+def _subtract(tensor: Any, other: Any) -> None:
+    """In place. 0 where the difference is no number: an infinity or NaN that stands still, as masks have, has left nothing out."""
+    numbers = (abs(tensor) < inf) & (abs(other) < inf)
+    if numbers.all():
+        tensor -= other
+    else:
+        tensor[numbers] -= other[numbers]
+        tensor[~numbers] = 0
 
 
 def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[ErrorFeedback] = None, names: Optional[Iterable[str]] = None) -> Narrowed:

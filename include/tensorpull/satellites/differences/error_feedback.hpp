@@ -11,7 +11,6 @@
 #include <tensorpull/satellites/differences/narrowed_step.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -68,7 +67,7 @@ class error_feedback {
     each(model, base, [](auto& w, auto& left, const auto& sent, double largest) {
       using T = std::remove_reference_t<decltype(w)>;
       const double waits = largest < 0 ? 0 : std::max(detail::widened(left), -largest / Scheme::most);
-      left = detail::narrowed_to<T>(waits + (detail::widened(w) - detail::widened(sent)));
+      left = detail::narrowed_to<T>(waits + less(w, sent));
     });
     model_ = these;
     return made;
@@ -82,9 +81,7 @@ class error_feedback {
     const std::vector<tensor_view> to(sent.begin(), sent.end()), from(base.begin(), base.end());
     if (const auto alike = detail::same_plain_tensors(to, from); !alike) return alike;
     if (!model_ || *model_ != about(to).digest) return failure(errc::schema_mismatch);
-    each(sent, base, [](const auto& is, auto& left, const auto& was, double) {
-      left = moved(left, detail::widened(is) - detail::widened(was));
-    });
+    each(sent, base, [](const auto& is, auto& left, const auto& was, double) { left = moved(left, less(is, was)); });
     return {};
   }
 
@@ -127,7 +124,7 @@ class error_feedback {
       const bool numbers = detail::with_movable(w.type, true, [&](auto element) {
         using T = decltype(element);
         return std::ranges::all_of(std::span(reinterpret_cast<const T*>(is->data), n / sizeof(T)),
-                                   [](const T& x) { return std::isfinite(detail::widened(x)); });
+                                   [](const T& x) { return detail::is_finite(detail::widened(x)); });
       });
       if (!numbers) return failure(errc::invalid_argument, i, w.name);
       if (n != 0) std::memcpy(at, is->data, n);
@@ -161,6 +158,12 @@ class error_feedback {
     return is;
   }
 
+  /// 0 if one is no number: an infinity that stands still, as masks have, has no error.
+  template <class T>
+  static double less(const T& to, const T& from) noexcept {
+    const double difference = detail::widened(to) - detail::widened(from);
+    return detail::is_finite(difference) ? difference : 0;
+  }
   /// Of a tensor without an element below zero; -1: there is one.
   template <class T>
   static double largest_of(std::span<T> elements) noexcept {

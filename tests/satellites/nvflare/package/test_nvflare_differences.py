@@ -132,6 +132,42 @@ def test_an_update_that_is_no_number_is_refused_with_its_site_and_its_tensor(for
     assert torch.allclose(torch.as_tensor(aggregator.aggregate_model().params["f"]), base["f"] + 1), "nothing of it was added"
 
 
+@pytest.mark.parametrize("format_", ["pytorch", "numpy"])
+def test_a_difference_that_is_no_number_is_refused_where_the_old_model_has_a_number(format_):
+    base = in_format({"w": torch.zeros(3), "mask": torch.tensor([0.0, -float("inf")])}, format_)
+    aggregator = started(base)
+    for name, who in (("w", "site-2"), ("other", "site-3")):
+        bad = {"w": torch.ones(3), "mask": torch.zeros(2), name: torch.tensor([1.0, float("nan"), 1.0])}
+        with pytest.raises(ValueError, match=f"{who} has a NaN or an infinity in {name}"):
+            aggregator.accept_model(update(in_format(bad, format_), who, type_=ParamsType.DIFF))
+    good = {"w": torch.ones(3), "mask": torch.tensor([0.0, float("nan")])}  # -inf less -inf
+    aggregator.accept_model(update(in_format(good, format_), type_=ParamsType.DIFF))
+    got = aggregator.aggregate_model()
+    assert got.params_type == ParamsType.DIFF and got.params["w"].tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("type_", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_tensors_of_8_bits_have_a_mean_and_are_looked_at(type_):
+    base = {"w": torch.ones(8).to(type_), "f": torch.zeros(3)}
+    aggregator = started(base)
+    aggregator.accept_model(update({"w": torch.full((8,), 2.0).to(type_), "f": torch.ones(3)}))
+    with pytest.raises(ValueError, match="site-2 has a NaN or an infinity in w"):
+        aggregator.accept_model(update({"w": torch.full((8,), float("nan")).to(type_), "f": torch.ones(3)}, "site-2"))
+    aggregator.accept_model(update({"w": torch.full((8,), 4.0).to(type_), "f": torch.ones(3)}, "site-3"))
+    got = aggregator.aggregate_model().params
+    assert got["w"].dtype == type_ and got["w"].float().tolist() == [3.0] * 8 and got["f"].tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("steps, by_server", [(1e300, 1.0), (1.0, 1e-50), (1e15, 1e15)])
+def test_a_weight_that_sums_of_32_bits_do_not_hold_is_refused_with_its_site(steps, by_server):
+    base = {"w": torch.zeros(10)}
+    aggregator = started(base, aggregation_weights={"site-2": by_server})
+    aggregator.accept_model(update({"w": torch.ones(10)}, "site-1", 600))
+    with pytest.raises(ValueError, match="the weight of site-2"):
+        aggregator.accept_model(update({"w": torch.full((10,), 2.0)}, "site-2", steps))
+    assert aggregator.aggregate_model().params["w"].tolist() == [1.0] * 10
+
+
 def test_a_site_that_says_that_it_has_made_billions_of_steps_decides_nothing(caplog):
     base = {"w": torch.zeros(10)}
     for cap in (None, 600):
@@ -146,3 +182,6 @@ def test_a_site_that_says_that_it_has_made_billions_of_steps_decides_nothing(cap
     for wrong in (0, -1, True, float("nan"), "1"):
         with pytest.raises(ValueError, match="max_steps"):
             DifferenceAggregator(max_steps=wrong)
+    bounded = started(base, max_steps=600)
+    bounded.accept_model(update({"w": torch.ones(10)}, "site-1", 1e300))
+    assert bounded.aggregate_model().params["w"].tolist() == [1.0] * 10, "and so is one that no sum holds"

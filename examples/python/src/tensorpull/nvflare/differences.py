@@ -71,6 +71,10 @@ class RoundAggregator(ModelAggregator):
         return made
 
 
+#: Weights as WeightedAverage takes them.
+_LEAST, _MOST = 2.0**-60, 2.0**60
+
+
 class DifferenceAggregator(RoundAggregator):
     """The weighted mean of whole models, of PyTorch's tensors or NumPy's arrays, with the weights of FLARE's own: `aggregation_weights` of the client (1 if
     it has none) times the steps that its update says.
@@ -102,13 +106,15 @@ class DifferenceAggregator(RoundAggregator):
     def accept_model(self, model: FLModel) -> None:
         values, who, by_server, steps = self._read(model)
         weight, round_ = min(steps, self.max_steps or steps) * by_server, model.current_round
+        if not _LEAST <= weight <= _MOST:
+            raise ValueError(f"the weight of {who} is from 2**-60 to 2**60, as sums of 32 bits want it; not {weight!r}")
         with self._lock:
             if self._type not in (None, model.params_type):
                 raise ValueError(f"{who} sends {model.params_type}, and others of this round {self._type}")
             ours = {name for name, value in values.items() if model.params_type == ParamsType.FULL and _alike(self._base.get(name), value)}
             if strangers := [name for name in self._sums if name in values and name not in ours]:
                 raise ValueError(f"{who} has another shape of {strangers[0]} than the global model")
-            if bad := [name for name in sorted(ours) if not _numbers(values[name], self._base[name])]:
+            if bad := [name for name, value in sorted(values.items()) if _kind(value) and not _numbers(value, self._base.get(name), name in ours)]:
                 raise ValueError(f"the update of {who} has a NaN or an infinity in {bad[0]}, where the global model has another value")
             self._type = model.params_type
             for name in sorted(ours):
@@ -187,15 +193,21 @@ def _difference(new: Any, old: Any) -> Any:
     return _wide(new) - library.where(library.isfinite(was), was, library.zeros_like(was))
 
 
-def _numbers(new: Any, old: Any) -> bool:
-    """Whether each element is a finite number, or as it was."""
-    library = _library(new)
-    if new.dtype == library.bool or str(new.dtype).rpartition(".")[2].startswith(("int", "uint")):
+def _numbers(new: Any, old: Any, whole: bool) -> bool:
+    """Whether each element is a finite number, or as it was. If it is not `whole` but a difference, or of no old tensor: whether each is finite, or where the old one is not."""
+    library, kind = _library(new), str(new.dtype).rpartition(".")[2]
+    if new.dtype == library.bool or kind.startswith(("int", "uint")):
         return True
+    alike = _alike(old, new)
+    if kind.startswith("float8"):  # which PyTorch does not ask whether it is finite
+        new, old = _wide(new), _wide(old) if alike else None
     bad = ~library.isfinite(new)
     if not bool(bad.any()):
         return True
-    return not bool((bad & ~((new == old) | (library.isnan(new) & library.isnan(old)))).any())
+    if not alike:
+        return False
+    same = (new == old) | (library.isnan(new) & library.isnan(old)) if whole else ~library.isfinite(_wide(old))
+    return not bool((bad & ~same).any())
 
 
 def _moved(old: Any, total: Any, weight: float) -> Any:

@@ -110,6 +110,7 @@ constexpr bool is_narrowed(dtype type) noexcept {
 template <movable_element T>
 using element_bits =
     std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+constexpr bool is_finite(double value) noexcept { return (std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) != 0x7ff; }
 template <movable_element T>
 constexpr bool is_infinite(T value) noexcept {
   using bits = element_bits<T>;
