@@ -251,6 +251,27 @@ TEST(Slices, A_request_for_many_is_no_longer_than_a_page) {
   EXPECT_LE(encode(m).size(), tp::default_limits::page_bytes);
 }
 
+struct without_slices : tp::default_limits {
+  static constexpr bool slices = false;
+};
+
+TEST(Slices, A_program_without_them_refuses_to_ask_and_asks_for_names) {
+  const model source = matrices().fill(1);
+  const slices wanted{{"a.weight", 2, 5}};
+  const auto asks = [&](model&& mine, const tp::pull_request& request) {
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    tp::land to(mine.destination());
+    tp::transfer<tp::land, tp::fixed_bytes<1024>, tp::image_digest, without_slices> t(to, request, {},
+                                                                                      p.right.end.next_id());
+    return p.pull(t);
+  };
+  const auto refused = asks(room_for(source, wanted), {.ref = {1, 2}, .slices = wanted});
+  EXPECT_EQ(code_of(refused), errc::invalid_argument);
+  EXPECT_EQ(refused.error().name.view(), "a.weight");
+  EXPECT_TRUE(confirmed(asks(room_for(source, {}, {"b.weight", "step"}), {.ref = {1, 2}, .part = true})));
+}
+
 TEST(Slices, More_than_an_owner_has_memory_for_are_refused) {
   const model source = layers(40).fill(5);
   pair p;

@@ -16,11 +16,12 @@ namespace engine {
 
 using namespace tensorpull;
 
-/// What a small machine allows: no lists, no messages, four requests on their way.
+/// What a small machine allows: no lists, no slices, no messages, four requests on their way.
 struct limits : default_limits {
   static constexpr std::size_t control_frame_bytes = 512, page_bytes = 480, control_frame_segments = 2,
                                traversal_words = 64;
   static constexpr std::size_t application_body_bytes = 64, application_references = 1, window = 4, tensors = 16;
+  static constexpr bool slices = false;
 };
 using framing = basic_word_framing<limits>;
 

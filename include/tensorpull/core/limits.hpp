@@ -65,6 +65,9 @@ struct default_limits {
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a
   /// pass over the model. 0: requests for subsets are refused as `unsupported`.
   static constexpr std::uint64_t subset_bytes_per_second = 256ull << 20;
+  /// Whether a recipient may ask for slices of tensors (pull_request::slices). Otherwise that is invalid_argument, and
+  /// the program has no code for it.
+  static constexpr bool slices = true;
   /// Bytes that an owner hashes in a second for digests with chunks, for recipients that have not taken half as many
   /// bytes: a peer that asks and hangs up must not keep it busy. Recipients that take what they ask for are not
   /// limited. 0: chunks with digests are refused as `unsupported`, and take no memory.

@@ -37,9 +37,11 @@ class recipient {
       : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {
     request_.part = request_.part || !request_.slices.empty();
     if (request_.part) request_.subset = {};
-    request_.slices_ascend = true;
-    for (std::size_t i = 1; i < request_.slices.size(); ++i)
-      if (request_.slices[i].name < request_.slices[i - 1].name) request_.slices_ascend = false;
+    if constexpr (Limits::slices) {
+      request_.slices_ascend = true;
+      for (std::size_t i = 1; i < request_.slices.size(); ++i)
+        if (request_.slices[i].name < request_.slices[i - 1].name) request_.slices_ascend = false;
+    }
   }
 
   /// Tells a strategy that adapts how the transfer gets on. Lengths of chunks on their way stay, since an answer is
@@ -72,7 +74,7 @@ class recipient {
           if (part_.unknown()) part_.choose(request_);
           out.kind = frame_kind::locate;
           out.names = part_.names(request_);
-          out.slices = part_.slices(request_);
+          if constexpr (Limits::slices) out.slices = part_.slices(request_);
         } else if (!Chunking::needs_layout) {
           cut_unseen_ = !described_.ref;
           fill_pull(out, chunking_.next(ask_.offset, seen_at(ask_)));
@@ -267,7 +269,11 @@ class recipient {
     chunk_cap_ = owners_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, max_payload_bytes));
     const std::uint32_t wanted = request_.window != 0 ? request_.window : std::uint32_t{Limits::pipelined_requests};
     window_ = std::max<std::uint32_t>(1, std::min(wanted, std::min<std::uint32_t>(m.window, Limits::window)));
-    if (const auto ok = detail::slices_are_ours(request_); !ok) return failure(ok.error());
+    if constexpr (Limits::slices) {
+      if (const auto ok = detail::slices_are_ours(request_); !ok) return failure(ok.error());
+    } else if (!request_.slices.empty()) {
+      return failure(errc::invalid_argument, 0, request_.slices[0].name);
+    }
     if (request_.by_name()) return recipient_event::answered;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     if constexpr (Chunking::max_chunk_bytes == 0) {
@@ -368,7 +374,8 @@ class recipient {
 
   result<recipient_event> on_page(const frame& m) noexcept {
     if (phase_ != phase::comparing || !answers_last(m)) return failure(errc::unexpected_frame);
-    if (const auto more = comparison_.take(m, request_, described_.tensors); !more) return failure(more.error());
+    if (const auto more = comparison_.template take<Limits::slices>(m, request_, described_.tensors); !more)
+      return failure(more.error());
     request_sent_ = false;
     return recipient_event::answered;
   }

@@ -76,11 +76,11 @@ class requested_part {
       const std::size_t own = ours != nullptr ? ours->tensor_count : 0;
       const std::size_t count = r.subset.empty() ? own : r.subset.size();
       end_ = static_cast<std::uint32_t>(count);
-      several_ = ours != nullptr && fitting(names(r), !r.slices.empty()) < count;
+      several_ = ours != nullptr && fitting(names(r), sliced(r)) < count;
       if (!several_) return;
     }
     const std::size_t left = ours->tensor_count - first_,
-                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left), !r.slices.empty()), 1);
+                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left), sliced(r)), 1);
     end_ = first_ + static_cast<std::uint32_t>(std::min(std::min(left, fit), std::size_t{most_names_}));
   }
   /// The next part is asked for.
@@ -127,6 +127,7 @@ class requested_part {
   std::uint64_t digest() const noexcept { return digest_; }
 
  private:
+  static constexpr bool sliced(const pull_request& r) noexcept { return Limits::slices && !r.slices.empty(); }
   /// Of parts only the schema's tensors are asked for: whether those are the ones that were named. `at`: for the error.
   [[gnu::noinline]] static result<void> names_are_ours(const pull_request& r, std::uint64_t at) noexcept {
     if (r.part) return {};

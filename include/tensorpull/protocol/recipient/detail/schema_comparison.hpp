@@ -19,7 +19,8 @@ class schema_comparison {
   /// for. If tensors are asked for by name, our schema is a part of theirs, so only tensors of the same name are
   /// compared, and of slices all but the first extent. An empty page stands for a tensor whose row is longer than a
   /// page: it is passed over, and the rows behind it are compared by name. If nothing else differs, the error has no
-  /// name; it is unsupported_request if slices were asked for: the owner does not know them.
+  /// name; it is unsupported_request if slices were asked for: the owner does not know them. `Slices`: limits::slices.
+  template <bool Slices>
   result<bool> take(const frame& page, const pull_request& asked, std::uint64_t total) noexcept {
     const image_schema& own = *asked.schema;
     const bool subset = asked.by_name();
@@ -30,7 +31,7 @@ class schema_comparison {
       const std::uint64_t i = position_++;
       if (subset || passed_over_) {
         const std::size_t k = find_tensor(own, row.name);
-        if (k == own.tensor_count ? !subset : !same(own.tensors[k], row, asked.slice_of(row.name).end != 0))
+        if (k == own.tensor_count ? !subset : !same(own.tensors[k], row, Slices && asked.slice_of(row.name).end != 0))
           return failure(errc::schema_mismatch, 0, row.name);
       } else if (i >= own.tensor_count) {
         return failure(errc::schema_mismatch, 0, row.name);
@@ -42,7 +43,7 @@ class schema_comparison {
     if (position_ < total) return true;
     if (!subset && !passed_over_ && position_ < own.tensor_count)
       return failure(errc::schema_mismatch, 0, own.tensors[position_].name);
-    return failure(passed_over_ || asked.slices.empty() ? errc::schema_mismatch : errc::unsupported_request);
+    return failure(!Slices || passed_over_ || asked.slices.empty() ? errc::schema_mismatch : errc::unsupported_request);
   }
 
  private:
