@@ -260,7 +260,7 @@ http {{
                     self.sock.settimeout(30)
                     self.sock.connect(sock)
 
-            assert processes.eventually(lambda: os.path.exists(sock)), "nginx does not listen"
+            assert processes.eventually(lambda: processes.accepts(sock)), "nginx does not listen"
 
             def through(fields, query=""):
                 c = Through("nginx")
@@ -332,7 +332,7 @@ backend owner
                     self.sock.settimeout(60)
                     self.sock.connect(sock)
 
-            assert processes.eventually(lambda: os.path.exists(sock)), "HAProxy does not listen"
+            assert processes.eventually(lambda: processes.accepts(sock)), "HAProxy does not listen"
             whole, image = sender.bytes, pathlib.Path(file).read_bytes()
             kept = {name: Through("haproxy") for name in names}
             for first, last in ((0, whole // 2), (whole // 2 + 1, whole - 1)):
