@@ -1,26 +1,16 @@
 #include "directory.hpp"
 
+#include "facade/directories.hpp"
+
 #include <tensorpull/satellites/directories/receive_directory.hpp>
 
 #include <memory>
 #include <utility>
 
 namespace tools {
-namespace {
-
-/// Patterns as the library takes them.
-struct chosen_files {
-  std::vector<std::string_view> include, exclude;
-
-  explicit chosen_files(const path_patterns& of)
-      : include(of.include.begin(), of.include.end()), exclude(of.exclude.begin(), of.exclude.end()) {}
-  tp::file_choice choice() const { return {include, exclude}; }
-};
-
-}  // namespace
 
 tp::result<tensor_file> open_directory(const std::string& path, const path_patterns& files, bool follow_links) {
-  const chosen_files chosen(files);
+  const tp::facade::chosen_files chosen(files.include, files.exclude);
   auto opened = tp::directory_image::open(path, {.files = chosen.choice(), .follow_links = follow_links});
   if (!opened) return tp::failure(opened.error());
   const auto image = std::make_shared<const tp::directory_image>(std::move(*opened));
@@ -31,7 +21,7 @@ tp::result<tensor_file> open_directory(const std::string& path, const path_patte
 }
 
 tp::result<brought_directory> bring_directory(const wanted_directory& w) {
-  const chosen_files chosen(w.files);
+  const tp::facade::chosen_files chosen(w.files.include, w.files.exclude);
   const auto pull = [&](auto& to, const tp::reference& ref, const tp::pull_options& how, tp::directory_phase phase) {
     const bool look = phase == tp::directory_phase::look;
     const auto from = [&](const link_choice& link, const tp::pull_options& options) {

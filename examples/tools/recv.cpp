@@ -50,7 +50,7 @@ REF has 48 digits, as 'send' prints them: 32 by which the model is found, and 16
 sends them. The first 32 alone take what whoever answers says; over nats://, where anybody who is let in can answer, only with --believe.
 
 With a slash behind its name, a directory is made of what 'send DIRECTORY' publishes: it appears when it is complete, and until then its
-files are in .DIRECTORY.part beside it. What is said of FILE holds for it, too.
+files are in .DIRECTORY.part beside it. The rest of what follows holds for it as for FILE.
 
 A URL is that of a safetensors file on any web server or object store (a signed URL is sent as it is). It is complete if its digest
 agrees: that of --digest, or the one that the server states (Repr-Digest).

@@ -1,4 +1,5 @@
 // Directories as images: published, and received.
+#include "facade/directories.hpp"
 #include "file.hpp"
 #include "parts.hpp"
 #include "publications.hpp"
@@ -14,15 +15,6 @@
 
 namespace tensorpull::python {
 namespace {
-
-/// Patterns as the library takes them.
-struct chosen_files {
-  std::vector<std::string> include, exclude;
-  std::vector<std::string_view> include_views{include.begin(), include.end()},
-      exclude_views{exclude.begin(), exclude.end()};
-
-  file_choice choice() const { return {include_views, exclude_views}; }
-};
 
 /// Raises an error that names the file, below the directory if it is not that itself.
 [[noreturn]] void raise_about_directory(const error& e, const std::string& path, bool landed) {
@@ -46,14 +38,14 @@ class directory : public opened_image {
  public:
   directory(const std::string& path, const std::vector<std::string>& include, const std::vector<std::string>& exclude,
             bool follow_links)
-      : image_(open(path, {include, exclude}, follow_links)) {}
+      : image_(open(path, facade::chosen_files(include, exclude), follow_links)) {}
 
   source_view source() const noexcept override { return image_.source(); }
   std::string changed() const { return std::string(image_.changed()); }
   std::size_t files() const { return image_.files(); }
 
  private:
-  static directory_image open(const std::string& path, const chosen_files& chosen, bool follow_links) {
+  static directory_image open(const std::string& path, const facade::chosen_files& chosen, bool follow_links) {
     auto made = without_lock(
         [&] { return directory_image::open(path, {.files = chosen.choice(), .follow_links = follow_links}); });
     if (!made) raise_about_directory(made.error(), path, false);
@@ -69,7 +61,7 @@ py::tuple download_directory(source& from, std::string_view ref, const std::stri
                              bool resume, bool overwrite, std::uint64_t max_bytes, const py::object& how) {
   const auto s = settings_of<pull_settings>(how);
   interruption stop(s.abort);
-  const chosen_files chosen{include, exclude};
+  const facade::chosen_files chosen(include, exclude);
   const auto pulls = from.begin();
   std::uint64_t came = 0;
   const auto landed = [&](const landed_range& r) { came += r.bytes; };

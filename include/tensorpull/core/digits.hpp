@@ -56,6 +56,14 @@ constexpr optional<std::uint64_t> hex_number(std::string_view text) noexcept {
   return n;
 }
 
+/// The octet that the percent sign at `at` and the two digits behind it stand for (RFC 3986, 2.1). Nothing: there are
+/// not two.
+constexpr optional<char> percent_octet(std::string_view text, std::size_t at) noexcept {
+  const auto n = text.size() - at > 2 ? hex_number(text.substr(at + 1, 2)) : optional<std::uint64_t>();
+  if (!n) return {};
+  return static_cast<char>(static_cast<unsigned char>(*n));
+}
+
 /// Reads a word: exactly 16 digits of either case. False: the text is something else.
 constexpr bool take_word(std::string_view text, std::uint64_t& word) noexcept {
   const auto n = text.size() == 16 ? hex_number(text) : optional<std::uint64_t>();

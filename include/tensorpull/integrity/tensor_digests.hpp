@@ -2,13 +2,14 @@
 // knows which tensors it lacks.
 #pragma once
 
-#include <tensorpull/core/ids.hpp>
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/image/arrange.hpp>
 #include <tensorpull/image/detail/carver.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/memory.hpp>
+#include <tensorpull/std/optional.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -32,10 +33,14 @@ constexpr std::string_view tensor_digests_of(const image_schema& schema) noexcep
                                                                                           : std::string_view();
   return {};
 }
-/// Whether `digests`, which tensor_digests_of() gave and is not empty, has this digest for tensor i.
+/// The digest of tensor i in `digests`, which tensor_digests_of() gave and is not empty. Nothing: it is not 16 digits.
+constexpr optional<std::uint64_t> stated_tensor_digest(std::string_view digests, std::size_t i) noexcept {
+  return detail::hex_number(digests.substr(16 * i, 16));
+}
+/// Whether `digests`, as above, has this digest for tensor i.
 constexpr bool says_digest(std::string_view digests, std::size_t i, std::uint64_t is) noexcept {
-  std::uint64_t said = 0;
-  return detail::take_word(digests.substr(16 * i, 16), said) && said == is;
+  const auto stated = stated_tensor_digest(digests, i);
+  return stated && *stated == is;
 }
 
 /// The digest of tensor i alone. `stop` is asked before every 16 MiB. Cost: one pass over the tensor. Errors:

@@ -220,10 +220,9 @@ class http_request_reader {
     for (std::size_t i = 1; i < behind.size(); ++i, ++n) {
       char c = behind[i];
       if (c == '%') {
-        const auto octet = behind.size() - i > 2 ? detail::hex_number(behind.substr(i + 1, 2))
-                                                 : optional<std::uint64_t>();
+        const auto octet = detail::percent_octet(behind, i);
         if (!octet) return false;
-        c = static_cast<char>(static_cast<unsigned char>(*octet));
+        c = *octet;
         i += 2;
       }
       if (n < r_.file_text.size()) r_.file_text[n] = c;

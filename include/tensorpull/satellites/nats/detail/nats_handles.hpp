@@ -94,9 +94,9 @@ class nats_user {
   static bool decode(std::string_view from, text& to) noexcept {
     if (from.size() >= sizeof to) return false;
     for (std::size_t i = 0, n = 0; i < from.size(); ++n) {
-      const auto code = from[i] == '%' ? hex_number(from.substr(i + 1, 2)) : optional<std::uint64_t>();
-      if (from[i] == '%' && (i + 2 >= from.size() || !code || *code == 0)) return false;
-      to[n] = code ? static_cast<char>(*code) : from[i];
+      const auto code = from[i] == '%' ? percent_octet(from, i) : optional<char>();
+      if (from[i] == '%' && (!code || *code == 0)) return false;
+      to[n] = code ? *code : from[i];
       i += code ? 3 : 1;
     }
     return true;

@@ -276,8 +276,7 @@ class owner_endpoint : public frameless_end {
     const tensor_entry& t = schema.tensors[i];
     image_part part{true, schema.header_bytes + t.begin, schema.header_bytes + t.end, {}};
     const std::string_view digests = tensor_digests_of(schema);
-    std::uint64_t digest = 0;
-    if (!digests.empty() && take_word(digests.substr(16 * i, 16), digest)) part.digest = digest;
+    if (!digests.empty()) part.digest = stated_tensor_digest(digests, i);
     return part;
   }
   void give(const http_request& q) noexcept {
