@@ -159,13 +159,17 @@ class Job:
         until(lambda: self.process.poll() is not None, seconds, "it does not end")
         assert self.last_word in self.said() and self.process.returncode == 0, self.process.returncode
 
+    def results(self, seconds=300):
+        """Of the jobs in POC, each of which has one."""
+        self.hear("JOBS")
+        results = self.ask("results", "RESULTS", seconds)
+        assert results and all(results), results
+        return results
+
     def ends(self, seconds=300):
         """It ran to its end, and the model is what it has to be."""
         if self.poc:
-            self.hear("JOBS")
-            results = self.ask("results", "RESULTS", seconds)
-            assert results and all(results), results
-            for result in results:
+            for result in self.results(seconds):
                 self.check(glob.glob(f"{glob.escape(result)}/**/FL_global_model.pt", recursive=True))
             self.ask("stop", "STOPPED")
         else:
@@ -440,8 +444,7 @@ def swarm_where_only_the_sites_have_it():
 def swarm_in_poc():
     """TLS to the door, and each site shows its certificate."""
     with Job("--recipe", "swarm", poc=True, TENSORPULL_NOT_PRIVATE="1") as job:
-        job.hear("JOBS")
-        assert all(job.ask("results", "RESULTS"))
+        job.results()
         job.ask("stop", "STOPPED")
         assert job.between_sites() == 6 and not job.count(BY_FLARE) and job.count("pulls from tls://") == 6
 
@@ -450,8 +453,7 @@ def swarm_in_poc():
 def swarm_that_flare_encrypts():
     """From site to site, as FLARE does with certificates unless a job turns it off: TLS between the two sites, through the door of the server's process."""
     with Job("--recipe", "swarm", poc=True) as job:
-        job.hear("JOBS")
-        assert all(job.ask("results", "RESULTS"))
+        job.results()
         job.ask("stop", "STOPPED")
         assert job.between_sites() == 6 and not job.count(BY_FLARE) and job.count("through the door") == 6
 
@@ -460,8 +462,7 @@ def swarm_that_flare_encrypts():
 def external_swarm_that_flare_encrypts():
     """The trainer has no certificate: its job process shows its own. An update for the trainer's own site does not leave it."""
     with Job("--recipe", "external_swarm", poc=True) as job:
-        job.hear("JOBS")
-        assert all(job.ask("results", "RESULTS"))
+        job.results()
         job.ask("stop", "STOPPED")
         assert job.between_sites() == 6 and job.count("through the door") == 6 and job.count(BY_US.replace(r"from \S+", r"from \S+client_api_trainer\S+")) == 2
 

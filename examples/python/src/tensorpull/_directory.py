@@ -8,7 +8,7 @@ from typing import Any, Iterable, List, Optional, Tuple, Union
 from . import _native
 from ._errors import Error
 from ._log import logger, place, short
-from ._options import PER_REQUEST_TIMEOUT, RETRIES, newest, pull_settings, text, whole, within
+from ._options import PER_REQUEST_TIMEOUT, RETRIES, most_on_disk, newest, pull_settings, text, within
 from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout
 from ._tls import TLS
 from ._types import Abort, Receipt, Tell
@@ -100,7 +100,7 @@ def download_directory(
     name = without_slash(path)
     if name.rpartition(b"/")[2] in (b"", b".", b".."):
         raise ValueError(f"path leads to no name that a directory could be given: {os.fsdecode(name)!r}")
-    limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
+    limit = most_on_disk(max_bytes)
     chosen = patterns(include, "include"), patterns(exclude, "exclude")
     earlier = b"" if base is None else without_slash(base)
     with within(timeout, wait, abort, address) as heard:

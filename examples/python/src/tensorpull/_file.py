@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple, Union
 
 from . import _native
 from ._log import logger, place, short
-from ._options import PER_REQUEST_TIMEOUT, RETRIES, PullSettings, newest, pull_settings, whole, within
+from ._options import PER_REQUEST_TIMEOUT, RETRIES, PullSettings, most_on_disk, newest, pull_settings, within
 from ._route import Addresses, connections_to, kept, over_addresses, throughout, web_settings
 from ._tls import TLS
 from ._types import Abort, FileOptions, Receipt, Tell
@@ -85,5 +85,5 @@ def pull_into_file(
 
 
 def _settings(ref_id: str, path: Any, resume: bool = True, overwrite: bool = False, max_bytes: Optional[int] = None, **how: Any) -> Tuple[Tuple[bytes, bool, bool, int], PullSettings]:
-    limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
+    limit = most_on_disk(max_bytes)
     return (os.fsencode(path), bool(resume), bool(overwrite), limit), pull_settings(ref_id, **how)

@@ -64,6 +64,11 @@ def whole(value: Any, what: str, most: int, least: int = 0) -> int:
     return number
 
 
+def most_on_disk(max_bytes: Optional[int]) -> int:
+    """What may land in files; None: what the disk has room for."""
+    return 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
+
+
 def listening(listen: Callable[[], _Made]) -> _Made:
     """What listens, or an error that says that this failed."""
     try:

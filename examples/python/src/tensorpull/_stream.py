@@ -319,11 +319,11 @@ class TensorStream(Iterator[Tuple[str, Any]]):
     def _converted(self, name: str, tensor: Any) -> Any:
         if self._dtype is None:
             return tensor
-        torch_s = self._framework == "torch"
-        made: Dict[str, Any] = {}
-        make = torch_maker(made) if torch_s else numpy_maker(made)
-        if dtype_named(tensor.dtype) not in FLOATING or dtype_named(tensor.dtype) == self._dtype:
+        dtype = dtype_named(tensor.dtype)
+        if dtype not in FLOATING or dtype == self._dtype:
             return tensor
+        made: Dict[str, Any] = {}
+        make = torch_maker(made) if self._framework == "torch" else numpy_maker(made)
         make(name, self._dtype, tuple(tensor.shape))
         convert_into(made[name], tensor)
         return made[name]

@@ -380,11 +380,11 @@ def test_an_update_that_makes_no_sense_is_refused(trainers, monkeypatch, more, w
     assert said["is"] == "no" and re.search(why, said["why"]), said
 
 
-def hands_over(cell="site-1.job.client_api_trainer_1"):
+def hands_over():
     """What a trainer sends of."""
     hands = _trainer.Handing.__new__(_trainer.Handing)
     hands.logger = logging.getLogger("test")
-    hands.framework, hands.dot, hands._flare_ref, hands._cell, hands._calls = "numpy", dots.NUMPY_DOWNLOAD, "ref", Cell(cell), {}
+    hands.framework, hands.dot, hands._flare_ref, hands._cell, hands._calls = "numpy", dots.NUMPY_DOWNLOAD, "ref", Cell("site-1.job.client_api_trainer_1"), {}
     hands._once, hands._gone, hands._refusal, hands.base_obj = threading.Lock(), threading.Event(), "", dict(MODEL)
     return hands
 
