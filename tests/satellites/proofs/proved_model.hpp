@@ -60,7 +60,7 @@ struct published {
   tp::proved_reference ref;
 
   explicit published(model m) : now(std::move(m)), tree(*tp::proof_tree::make(now.source())) {
-    ref.model = {{1, 2}, *tp::image_version<tp::xxhash_digest>(now.source()), now.schema().fingerprint};
+    ref.model = {{1, 2}, *tp::image_version<tp::xxhash_digest>(now.source()), 0};
     ref.root = tree.root();
     ref.image_bytes = tree.image_bytes();
     if (!tree.is_root_alone()) ref.tree = {{3, 4}, *tp::image_version<tp::xxhash_digest>(tree.image().source()), 0};

@@ -2,6 +2,7 @@
 // bytes ever lands.
 #include "proved_model.hpp"
 
+#include <tensorpull/consumers/any_schema/digest.hpp>
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/consumers/average/weighted_average.hpp>
 
@@ -255,6 +256,22 @@ TEST(ProvedPull, An_owner_without_the_model_or_of_another_one_is_no_liar) {
   ASSERT_TRUE(succeeded(done));
   EXPECT_EQ(done->wrong, 0u);
   EXPECT_EQ(done->source, 2u);
+}
+TEST(ProvedPull, An_image_of_another_length_is_refused_before_it_lands) {
+  for (const std::uint64_t other : {bytes - 1, bytes + 3 * group}) {
+    const model lie = bytes_model(other, 1);
+    const auto owners = owners_of(the_model().owner(&lie));
+    tp::digest any;
+    EXPECT_EQ(code_of(pull_from(owners, the_model(), any)), errc::digest_mismatch);
+  }
+  const auto honest = owners_of(the_model().owner());
+  const auto by = tp::download_proof<net>(*honest[0], the_model().ref, fine);
+  tp::digest any;
+  tp::proved checked(any, *by);
+  tp::description d{.image_bytes = by->image_bytes() + 1, .data_start = 72, .tensors = 1};
+  EXPECT_EQ(code_of(checked.begin(d)), errc::digest_mismatch) << "although all bytes of the image would be right";
+  --d.image_bytes;
+  EXPECT_TRUE(succeeded(checked.begin(d)));
 }
 TEST(ProvedPull, Some_tensors_are_refused_by_name) {
   const auto owners = owners_of(the_model().owner());
