@@ -66,7 +66,7 @@ struct default_limits {
   /// pass over the model. 0: requests for subsets are refused as `unsupported`.
   static constexpr std::uint64_t subset_bytes_per_second = 256ull << 20;
   /// Whether a recipient may ask for slices of tensors (pull_request::slices). Otherwise that is invalid_argument, and
-  /// the program has no code for it.
+  /// the program has no code for it, nor for owners that take fewer names in a request than it sends.
   static constexpr bool slices = true;
   /// Bytes that an owner hashes in a second for digests with chunks, for recipients that have not taken half as many
   /// bytes: a peer that asks and hangs up must not keep it busy. Recipients that take what they ask for are not

@@ -171,7 +171,9 @@ struct Locate {            # asks where the named tensors are, or slices of them
   refLow @1 :UInt64;
   version @2 :UInt64;      # 0: the one that is published now
   names @3 :List(Wanted);  # a List(Text) reads the same, and is sent where no slice is wanted. An owner that knows no slices locates
-                           # whole tensors: the fingerprint of its answer tells
+                           # whole tensors: the fingerprint of its answer tells. More than an owner has room for are a badRequest with the offset 0, as
+                           # the first of them is if it is not there: ask for fewer. None are a badRequest, too: over datagrams that tells, in a short
+                           # request, an owner that knows names from a small machine's, which hears no request in pieces
 }
 
 struct Wanted {            # a tensor, or a slice of it

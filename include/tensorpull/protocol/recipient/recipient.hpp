@@ -358,6 +358,9 @@ class recipient {
       start_over(before_last_byte());
       return recipient_event::answered;
     }
+    const bool first_name = m.status == status::bad_request && m.offset == 0 && phase_ == phase::describing &&
+                            request_.by_name() && description_came_ && m.id == first_id_ + 1;
+    if (first_name && part_.fewer(request_, received_)) return ask_for_part();
     const bool a_name = (m.status == status::bad_request || m.status == status::out_of_range) && describing();
     const std::uint32_t reason = m.status == status::withdrawn ? m.delay_ms : 0;
     return failure(to_errc(m.status), received_, a_name ? part_.name(request_, m.offset) : error_name{},

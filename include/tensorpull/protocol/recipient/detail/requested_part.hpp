@@ -50,13 +50,14 @@ class requested_part {
   /// The position behind its last byte; there have to be several.
   std::uint64_t end(const pull_request& r) const noexcept { return r.schema->tensors[end_ - 1].end; }
   element_list<std::string_view> names(const pull_request& r) const noexcept {
+    if (Limits::slices && sounds_) return {};
     if (!several_ && !r.subset.empty()) return r.subset;
     return r.schema != nullptr ? names_from(r, first_, end_ - first_) : element_list<std::string_view>();
   }
 
   /// Which part of each of them is wanted; empty: all of all. Borrows the request.
   element_list<index_range> slices(const pull_request& r) const noexcept {
-    if (r.slices.empty() || r.schema == nullptr) return {};
+    if (sounds_ || r.slices.empty() || r.schema == nullptr) return {};
     return {&r, first_, end_ - first_, [](const void* from, std::size_t first, std::size_t i) noexcept {
               const auto& asked = *static_cast<const pull_request*>(from);
               return asked.slice_of(asked.schema->tensors[first + i].name);
@@ -89,6 +90,20 @@ class requested_part {
     this_located_ = false;
     choose(r);
   }
+  /// The first request names nothing: whoever knows names refuses it as bad_request, and what knows none as
+  /// `unsupported`. An owner of a small machine answers no request that is longer than a datagram.
+  void sound_out() noexcept { sounds_ = Limits::slices && !any_located_; }
+  /// The owner refuses the names because of the first, or because it has no room for so many, or because there are
+  /// none. True: names() are others from now on. False: there is one, or some of the part has landed (`received`).
+  bool fewer(const pull_request& r, std::uint64_t received) noexcept {
+    if (!Limits::slices) return false;
+    if (std::exchange(sounds_, false)) return true;
+    const std::uint32_t now = end_ - first_;
+    if (r.schema == nullptr || now < 2 || received != begin(r) || (any_located_ && !several_)) return false;
+    several_ = true;
+    ask_again(r, now / 2);
+    return true;
+  }
   /// Where an owner's answer leads.
   enum class answer : std::uint8_t {
     first,  ///< the ranges are there, of the first part that was located
@@ -100,7 +115,7 @@ class requested_part {
   /// `wanted`, and `described` counts their bytes.
   result<answer> locate(const frame& m, const pull_request& r, const chunk_context& image, std::uint64_t received,
                         wanted_ranges& wanted, description& described) noexcept {
-    if (m.ranges.size() != names(r).size()) return failure(errc::bad_frame);
+    if ((Limits::slices && sounds_) || m.ranges.size() != names(r).size()) return failure(errc::bad_frame);
     if (several_ && first_ == 0)
       if (const auto ok = names_are_ours(r, received); !ok) return failure(ok.error());
     const std::uint64_t expected = several_ ? fingerprint(r) : r.fingerprint;
@@ -108,9 +123,7 @@ class requested_part {
     if (const auto fits = wanted.these(m.ranges, begin(r), image.data_start, image.image_bytes); !fits) {
       if (fits.error().code != errc::does_not_fit || r.schema == nullptr) return failure(fits.error());
       several_ = true;
-      most_names_ = static_cast<std::uint32_t>(fits.error().at);
-      this_located_ = false;
-      choose(r);
+      ask_again(r, static_cast<std::uint32_t>(fits.error().at));
       return answer::too_many_ranges;
     }
     const bool before = std::exchange(this_located_, true);
@@ -127,6 +140,11 @@ class requested_part {
   std::uint64_t digest() const noexcept { return digest_; }
 
  private:
+  void ask_again(const pull_request& r, std::uint32_t most) noexcept {
+    most_names_ = most;
+    this_located_ = false;
+    choose(r);
+  }
   static constexpr bool sliced(const pull_request& r) noexcept { return Limits::slices && !r.slices.empty(); }
   /// Of parts only the schema's tensors are asked for: whether those are the ones that were named. `at`: for the error.
   [[gnu::noinline]] static result<void> names_are_ours(const pull_request& r, std::uint64_t at) noexcept {
@@ -176,7 +194,7 @@ class requested_part {
 
   std::uint32_t first_ = 0, end_ = 0, most_names_ = ~std::uint32_t{0};  // by their position in our schema
   std::uint64_t digest_ = 0;
-  bool several_ = false, any_located_ = false, this_located_ = false;
+  bool several_ = false, any_located_ = false, this_located_ = false, sounds_ = false;
 };
 
 }  // namespace tensorpull::detail
