@@ -273,6 +273,38 @@ TEST(Slices, An_owner_that_locates_what_nobody_named_is_not_believed) {
   EXPECT_EQ(answered.error().code, errc::bad_frame);
 }
 
+TEST(Slices, A_name_that_no_request_carries_that_the_owner_takes_is_named) {
+  const std::string name(40, 'n');
+  model source;
+  source.add("a", dtype::f32, {4}).add(name, dtype::f32, {4}).ready();
+  const auto described = [&](std::uint16_t words, const slices& wanted) {
+    tp::recipient<tp::fixed_bytes<64>> r({.ref = {1, 2}, .schema = &source.schema(), .part = true, .slices = wanted},
+                                         {}, 1);
+    tp::frame m;
+    EXPECT_TRUE(r.next(m));
+    tp::frame d{.kind = tp::frame_kind::description, .id = m.id, .ref = m.ref, .version = 5, .nonce = 6};
+    d.data_start = 8, d.image_bytes = 1000, d.tensors = 6, d.length = 64, d.window = 8, d.request_words = words;
+    const auto done = r.on(d);
+    EXPECT_EQ(done ? name : std::string(done.error().name.view()), name);
+    return done ? errc{} : done.error().code;
+  };
+  const slices wanted{{"a", 0, 4}, {name, 0, 4}};
+  const auto longest = [&](const slices& s) {
+    tp::frame m;
+    m.kind = tp::frame_kind::locate;
+    const std::string_view one[] = {name};
+    const tp::index_range rows[] = {{0, 4}};
+    m.names = one;
+    if (!s.empty()) m.slices = rows;
+    return static_cast<std::uint16_t>(encode(m).size() / 8);
+  };
+  for (const slices& s : {slices{}, wanted}) {
+    EXPECT_EQ(described(longest(s), s), errc{});
+    EXPECT_EQ(described(static_cast<std::uint16_t>(longest(s) - 1), s), errc::does_not_fit);
+    EXPECT_EQ(described(0, s), errc{}) << "it does not say";
+  }
+}
+
 struct without_slices : tp::default_limits {
   static constexpr bool slices = false;
 };

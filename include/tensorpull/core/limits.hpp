@@ -105,6 +105,13 @@ inline constexpr std::size_t made_frame_bytes = [] {
   return page < description_frame_bytes ? description_frame_bytes : page;
 }();
 
+/// Words of 8 bytes of the longest request that an end takes, as it states them; 0: not stated, since it takes what a
+/// recipient of the default limits sends.
+template <class Limits>
+inline constexpr std::uint16_t request_words = Limits::control_frame_bytes < default_limits::control_frame_bytes
+                                                   ? Limits::control_frame_bytes / 8
+                                                   : 0;
+
 /// The requirements of a limits policy; their meaning stands at the concept.
 template <class L, bool Silent = true, class Instead = nothing_instead>
 struct limits_requirements : Instead {

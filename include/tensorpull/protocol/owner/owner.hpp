@@ -170,6 +170,7 @@ class owner : public publication_book<Lock> {
       constexpr std::size_t window = std::min<std::size_t>(Limits::pipelined_requests, Limits::window);
       m.window = static_cast<std::uint16_t>(std::min<std::size_t>(window, 0xffff));
       m.flag = p.verifiable;
+      m.request_words = detail::request_words<Limits>;
     }
     return m;
   }

@@ -69,9 +69,10 @@ class recipient {
         phase_ = phase::describing;
         break;
       case phase::describing:
+        if (Limits::slices && one_by_one_ && !description_came_) return false;
         if (std::exchange(asked_ahead_, true)) return false;
         if (request_.by_name()) {
-          if (part_.unknown()) part_.choose(request_);
+          if (!part_.this_located()) part_.choose(request_);
           out.kind = frame_kind::locate;
           out.names = part_.names(request_);
           if constexpr (Limits::slices) out.slices = part_.slices(request_);
@@ -210,6 +211,7 @@ class recipient {
     received_ = received;
     phase_ = phase::start;
     description_came_ = asked_ahead_ = cut_unseen_ = false;
+    one_by_one_ = Limits::slices && request_.by_name() && !part_.any_located();
     ask_ = expected_ = {received, 0};
   }
   /// Where to start over if everything is here and the owner does not know it: it takes a confirmation after it has
@@ -274,6 +276,7 @@ class recipient {
     } else if (!request_.slices.empty()) {
       return failure(errc::invalid_argument, 0, request_.slices[0].name);
     }
+    if (const auto ok = part_.takes(m.request_words, request_); !ok) return failure(ok.error());
     if (request_.by_name()) return recipient_event::answered;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     if constexpr (Chunking::max_chunk_bytes == 0) {
@@ -409,6 +412,7 @@ class recipient {
   phase phase_ = phase::start;
   bool description_came_ = false, asked_ahead_ = false, request_sent_ = false, verified_ = false;
   bool cut_unseen_ = false;  // the chunk that is expected next was asked for before anything was known of the image
+  bool one_by_one_ = false;  // an owner that was asked for names ahead of its description may have hung up over that
   bool confirms_ = false;  // everything is here, and the owner has to hear of it
 };
 

@@ -43,16 +43,12 @@ class requested_part {
   bool several() const noexcept { return several_; }
   /// Whether nothing follows this part.
   bool is_last(const pull_request& r) const noexcept { return !several_ || end_ == r.schema->tensor_count; }
-  /// Whether choose() has not been called for this part.
-  bool unknown() const noexcept { return end_ == first_; }
   /// The position of its first byte.
   std::uint64_t begin(const pull_request& r) const noexcept { return several_ ? r.schema->tensors[first_].begin : 0; }
   /// The position behind its last byte; there have to be several.
   std::uint64_t end(const pull_request& r) const noexcept { return r.schema->tensors[end_ - 1].end; }
   element_list<std::string_view> names(const pull_request& r) const noexcept {
-    if (Limits::slices && sounds_) return {};
-    if (!several_ && !r.subset.empty()) return r.subset;
-    return r.schema != nullptr ? names_from(r, first_, end_ - first_) : element_list<std::string_view>();
+    return Limits::slices && sounds_ ? element_list<std::string_view>() : all_names(r);
   }
 
   /// Which part of each of them is wanted; empty: all of all. Borrows the request.
@@ -77,11 +73,11 @@ class requested_part {
       const std::size_t own = ours != nullptr ? ours->tensor_count : 0;
       const std::size_t count = r.subset.empty() ? own : r.subset.size();
       end_ = static_cast<std::uint32_t>(count);
-      several_ = ours != nullptr && fitting(names(r), sliced(r)) < count;
+      several_ = ours != nullptr && fitting(all_names(r), sliced(r), request_words_) < count;
       if (!several_) return;
     }
     const std::size_t left = ours->tensor_count - first_,
-                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left), sliced(r)), 1);
+                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left), sliced(r), request_words_), 1);
     end_ = first_ + static_cast<std::uint32_t>(std::min(std::min(left, fit), std::size_t{most_names_}));
   }
   /// The next part is asked for.
@@ -90,6 +86,20 @@ class requested_part {
     this_located_ = false;
     choose(r);
   }
+  /// The owner states how many words a request may have; 0: it does not. does_not_fit, with a name: no request for that
+  /// is so short.
+  result<void> takes(std::uint16_t request_words, const pull_request& r) noexcept {
+    if (!Limits::slices) return {};
+    request_words_ = request_words;
+    if (request_words == 0 || r.schema == nullptr || !r.by_name()) return {};
+    for (std::size_t i = 0; i < r.schema->tensor_count; ++i)
+      if (fitting(names_from(r, i, 1), sliced(r), request_words) == 0)
+        return failure(errc::does_not_fit, 8 * std::uint64_t{request_words}, r.schema->tensors[i].name);
+    return {};
+  }
+  /// Whether an owner has told where tensors are: some of all, or those of this part.
+  bool any_located() const noexcept { return any_located_; }
+  bool this_located() const noexcept { return this_located_; }
   /// The first request names nothing: whoever knows names refuses it as bad_request, and what knows none as
   /// `unsupported`. An owner of a small machine answers no request that is longer than a datagram.
   void sound_out() noexcept { sounds_ = Limits::slices && !any_located_; }
@@ -100,8 +110,9 @@ class requested_part {
     if (std::exchange(sounds_, false)) return true;
     const std::uint32_t now = end_ - first_;
     if (r.schema == nullptr || now < 2 || received != begin(r) || (any_located_ && !several_)) return false;
+    const std::size_t fit = fitting(all_names(r), sliced(r), request_words_);
     several_ = true;
-    ask_again(r, now / 2);
+    ask_again(r, fit < now ? static_cast<std::uint32_t>(std::max<std::size_t>(fit, 1)) : now / 2);
     return true;
   }
   /// Where an owner's answer leads.
@@ -140,6 +151,10 @@ class requested_part {
   std::uint64_t digest() const noexcept { return digest_; }
 
  private:
+  element_list<std::string_view> all_names(const pull_request& r) const noexcept {
+    if (!several_ && !r.subset.empty()) return r.subset;
+    return r.schema != nullptr ? names_from(r, first_, end_ - first_) : element_list<std::string_view>();
+  }
   void ask_again(const pull_request& r, std::uint32_t most) noexcept {
     most_names_ = most;
     this_located_ = false;
@@ -178,22 +193,28 @@ class requested_part {
               return static_cast<const tensor_entry*>(from)[i].name;
             }};
   }
-  /// How many of the names one request carries, whose answer is as long as a page at most.
-  static std::size_t fitting(const element_list<std::string_view>& names, bool sliced) noexcept {
-    constexpr std::size_t most = std::min(Limits::page_bytes, Limits::control_frame_bytes) / 8;
+  /// How many of the names one request carries that the owner takes, and whose answer is as long as a page at most.
+  static std::size_t fitting(const element_list<std::string_view>& names, bool sliced,
+                             std::size_t request_words) noexcept {
+    constexpr std::size_t most_answered = std::min(Limits::page_bytes, Limits::control_frame_bytes) / 8;
+    const bool stated = Limits::slices && request_words != 0;
+    const std::size_t most = stated ? std::min(most_answered, request_words) : most_answered,
+                      taken = stated ? std::min(Limits::control_frame_bytes / 8, request_words)
+                                     : Limits::control_frame_bytes / 8;
     constexpr auto asks = body_size(frame_kind::locate), answers = body_size(frame_kind::located);
     constexpr std::size_t head = 2 + size_of_frame.data + size_of_frame.pointers;
     std::size_t request = head + asks.data + asks.pointers, answer = head + answers.data + answers.pointers + 1, n = 0;
-    for (; n < names.size() && n < Limits::control_frame_bytes / (sliced ? 128 : 32); ++n) {
+    for (; n < names.size() && n < taken / (sliced ? 16 : 4); ++n) {
       request += 2 + names[n].size() / 8 + (sliced ? size_of_wanted.data + (n == 0 ? 1u : 0u) : 0u);
       answer += size_of_range.data;
-      if (request > most || answer > most) break;
+      if (request > most || answer > most_answered) break;
     }
     return n;
   }
 
   std::uint32_t first_ = 0, end_ = 0, most_names_ = ~std::uint32_t{0};  // by their position in our schema
   std::uint64_t digest_ = 0;
+  std::uint16_t request_words_ = 0;  // of the longest request that the owner takes; 0: not stated
   bool several_ = false, any_located_ = false, this_located_ = false, sounds_ = false;
 };
 
