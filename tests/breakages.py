@@ -108,6 +108,7 @@ BREAKAGES = [
     ("protocol/recipient/recipient.hpp", "one_by_one_ = Limits::slices && request_.by_name() && !part_.any_located();", "one_by_one_ = false;", "transports/slices", "OverTransport/0*several_times*"),
     ("protocol/recipient/detail/requested_part.hpp", "stated ? std::min(most_answered, request_words) : most_answered", "most_answered", "protocol/slices", "*no_request_carries*"),
     ("protocol/owner/owner.hpp", "m.request_words = detail::request_words<Limits>;", "", "transports/slices", "OverTransport/0*several_times*"),
+    ("protocol/recipient/detail/requested_part.hpp", "if (!several_ || received != begin(r)) return too_long(all[fit]);", "", "protocol/slices", "*another_ones_part*"),
     ("protocol/datagrams/selective_recipient.hpp", "part_.sound_out();", "", "embedded/owner_pulled", "*however_long*"),
     ("protocol/recipient/detail/requested_part.hpp", "if ((Limits::slices && sounds_) || m.ranges.size()", "if (m.ranges.size()", "protocol/slices", "*nobody_named*"),
     ("protocol/owner/detail/digests.hpp", "if (e.worth < least->worth) least = &e;", "if (e.bytes < least->bytes) least = &e;", "protocol/slices", "*for_those_of_few*"),

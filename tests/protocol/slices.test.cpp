@@ -305,6 +305,51 @@ TEST(Slices, A_name_that_no_request_carries_that_the_owner_takes_is_named) {
   }
 }
 
+TEST(Slices, An_owner_that_takes_fewer_names_does_not_go_on_in_the_middle_of_another_ones_part) {
+  const model source = layers(20);
+  tp::recipient<tp::fixed_bytes<64>> r({.ref = {1, 2}, .schema = &source.schema(), .part = true}, {}, 1);
+  const auto described = [&](std::uint16_t words) {
+    tp::frame m;
+    EXPECT_TRUE(r.next(m));
+    EXPECT_EQ(m.kind, tp::frame_kind::describe);
+    tp::frame d{.kind = tp::frame_kind::description, .id = m.id, .ref = m.ref, .version = 5, .nonce = 6};
+    d.data_start = source.schema().header_bytes, d.image_bytes = source.schema().image_bytes, d.tensors = 20;
+    d.length = 64, d.window = 8, d.request_words = words;
+    return r.on(d);
+  };
+  const auto names_of_next = [&](tp::frame& m) {
+    return r.next(m) && m.kind == tp::frame_kind::locate ? m.names.size() : std::size_t{0};
+  };
+  ASSERT_TRUE(described(0));
+  tp::frame m;
+  const std::size_t first = names_of_next(m);
+  ASSERT_GT(first, 8u);
+  ASSERT_LT(first, 20u);
+  std::vector<std::string_view> names(m.names.begin(), m.names.end());
+  std::vector<tp::byte_range> ranges(names.size());
+  tp::frame located{.kind = tp::frame_kind::located, .id = m.id, .ref = m.ref, .version = 5, .nonce = 6};
+  located.fingerprint = tp::detail::find_subset(source.schema(), names, {}, ranges)->fingerprint;
+  located.ranges = ranges;
+  ASSERT_TRUE(r.on(located));
+
+  r.restart(0);  // nothing has landed: another owner is asked as it states
+  ASSERT_TRUE(described(64));
+  const std::size_t fewer = names_of_next(m);
+  EXPECT_GT(fewer, 2u);
+  EXPECT_LT(fewer, first);
+  names.resize(fewer), ranges.resize(fewer);
+  located.id = m.id;
+  located.fingerprint = tp::detail::find_subset(source.schema(), names, {}, ranges)->fingerprint;
+  located.ranges = ranges;
+  ASSERT_TRUE(r.on(located));
+
+  r.restart(1);
+  const auto refused = described(32);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, errc::does_not_fit);
+  EXPECT_EQ(refused.error().name.view(), names[2]) << "two fit 256 bytes";
+}
+
 struct without_slices : tp::default_limits {
   static constexpr bool slices = false;
 };

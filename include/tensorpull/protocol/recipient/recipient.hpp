@@ -273,10 +273,10 @@ class recipient {
     window_ = std::max<std::uint32_t>(1, std::min(wanted, std::min<std::uint32_t>(m.window, Limits::window)));
     if constexpr (Limits::slices) {
       if (const auto ok = detail::slices_are_ours(request_); !ok) return failure(ok.error());
+      if (const auto ok = part_.takes(m.request_words, request_, received_); !ok) return failure(ok.error());
     } else if (!request_.slices.empty()) {
       return failure(errc::invalid_argument, 0, request_.slices[0].name);
     }
-    if (const auto ok = part_.takes(m.request_words, request_); !ok) return failure(ok.error());
     if (request_.by_name()) return recipient_event::answered;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     if constexpr (Chunking::max_chunk_bytes == 0) {

@@ -87,14 +87,21 @@ class requested_part {
     choose(r);
   }
   /// The owner states how many words a request may have; 0: it does not. does_not_fit, with a name: no request for that
-  /// is so short.
-  result<void> takes(std::uint16_t request_words, const pull_request& r) noexcept {
-    if (!Limits::slices) return {};
+  /// is so short, or another owner has located more names than this one takes, and some of the part has landed
+  /// (`received`).
+  result<void> takes(std::uint16_t request_words, const pull_request& r, std::uint64_t received) noexcept {
     request_words_ = request_words;
     if (request_words == 0 || r.schema == nullptr || !r.by_name()) return {};
+    const auto too_long = [&](std::string_view name) {
+      return failure(errc::does_not_fit, 8 * std::uint64_t{request_words}, name);
+    };
     for (std::size_t i = 0; i < r.schema->tensor_count; ++i)
-      if (fitting(names_from(r, i, 1), sliced(r), request_words) == 0)
-        return failure(errc::does_not_fit, 8 * std::uint64_t{request_words}, r.schema->tensors[i].name);
+      if (fitting(names_from(r, i, 1), sliced(r), request_words) == 0) return too_long(r.schema->tensors[i].name);
+    const auto all = all_names(r);
+    const std::size_t fit = this_located_ ? fitting(all, sliced(r), request_words) : all.size();
+    if (fit == all.size()) return {};
+    if (!several_ || received != begin(r)) return too_long(all[fit]);
+    this_located_ = false;
     return {};
   }
   /// Whether an owner has told where tensors are: some of all, or those of this part.
