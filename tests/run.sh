@@ -165,12 +165,13 @@ run_ground() {
   run_tests "$build/dev" $((3 * jobs)) -LE 'torch'
 }
 
-needs_satellites() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" "${of_satellites[@]}"; ((all == 0)) || echo chromium:chromium; }
+needs_satellites() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" "${of_satellites[@]}"; own_python; ((all == 0)) || echo chromium:chromium; }
 run_satellites() {
   local satellites
   satellites=$(sed -nE 's/^satellites\/([a-z_]+) .*/\1/p' "$root/include/tensorpull/folders.txt" | grep -vxE 'python|nvflare|flower')
   fetch_nginx "$build/nginx" "$log" || say "satellites: nginx is not installed and could not be fetched; the tests with it are left out"
-  dev "ground;satellites" "$(tr '\n' ';' <<<"$satellites")" || return
+  python_of stores 'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 || return
+  dev "ground;satellites" "$(tr '\n' ';' <<<"$satellites")" "-DTENSORPULL_STORE_PYTHON=$build/python/stores/bin/python" || return
   compile "$build/dev" all || return
   built
   run_tests "$build/dev" $((3 * jobs)) -L "^($(paste -sd'|' <<<"$satellites"))$" || return

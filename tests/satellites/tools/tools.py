@@ -1454,7 +1454,7 @@ def what_is_put_has_its_digest():
     put = json.loads(run("send", "model.safetensors", "--put", store.url, "--json")[0])
     store.join(20)
     with Sender("model.safetensors") as sender:
-        assert put == {"event": "put", "file": "model.safetensors", "bytes": len(CANONICAL), "digest": sender.published[0]["digest"]}, put
+        assert put == {"event": "put", "file": "model.safetensors", "bytes": len(CANONICAL), "sent_bytes": len(CANONICAL), "digest": sender.published[0]["digest"]}, put
     assert store.stored == CANONICAL
     store = Store()
     assert "--digest xxh3:" + put["digest"] in run("send", "model.safetensors", "--put", store.url)[0]
