@@ -205,6 +205,42 @@ class arriving_directory {
     }
     return missing;
   }
+  /// Goes on with the file of `missing` of which a beginning is there: `pull(consumer, slice)` pulls its rest. If the
+  /// file has the published digest then, it is not missing any more, and `kept` counts its beginning. Otherwise all of
+  /// it is fetched, as from an owner that knows no slices. Errors: those after which nothing can be fetched.
+  template <class Pull>
+  result<void> finish_begun(some_files& missing, const stop_token& stop, std::uint64_t& kept, Pull pull) {
+    const auto is_begun = [&](std::size_t at) {
+      const std::uint64_t there = part_->size(missing.where[at]);
+      return there != 0 && there < missing.entries[at].size_bytes();
+    };
+    std::size_t at = 0;
+    while (at < missing.entries.size() && !is_begun(at)) ++at;
+    if (at == missing.entries.size()) return {};
+    const std::size_t file = missing.where[at];
+    const std::uint64_t there = part_->size(file);
+    some_files rest;
+    rest.take(destination(), file);
+    tensor_entry& t = rest.entries[0];
+    const tensor_slice slice{t.name, there, t.size_bytes()};
+    const std::uint64_t bytes = slice.end - there;
+    t.shape = &bytes;
+    t.end = t.begin + bytes;
+    const auto to = rest.of(destination());
+    if (!to) return failure(to.error());
+    begun_ = {file, there};
+    const result<void> came = pull(*to, slice);
+    begun_ = {};
+    const errc why = came ? errc{} : came.error().code;
+    if (stop.stop_requested() || is_passing(why) || why == errc::io || why == errc::disk_full) return came;
+    const auto good = has_digest(file, stop);
+    if (!good) return failure(good.error());
+    if (!*good) return {};
+    kept += there;
+    missing.entries.erase(missing.entries.begin() + static_cast<std::ptrdiff_t>(at));
+    missing.where.erase(missing.where.begin() + static_cast<std::ptrdiff_t>(at));
+    return {};
+  }
   /// digest_mismatch, with a name: a file has other bytes than the owner has stated.
   result<void> check_digests(const stop_token& stop) noexcept {
     for (std::size_t i = 0; i < chosen_.size(); ++i) {
@@ -246,12 +282,20 @@ class arriving_directory {
   }
   static result<void> write(void* self, std::uintptr_t file, std::uint64_t offset,
                             std::span<const std::byte> bytes) noexcept {
-    return static_cast<arriving_directory*>(self)->part_->write(file, offset, bytes);
+    const auto& to = *static_cast<arriving_directory*>(self);
+    return to.part_->write(file, offset + to.begun_.before(file), bytes);
   }
   static result<void> read(const void* self, std::uintptr_t file, std::uint64_t offset,
                            std::span<std::byte> out) noexcept {
-    return static_cast<const arriving_directory*>(self)->part_->read(file, offset, out);
+    const auto& from = *static_cast<const arriving_directory*>(self);
+    return from.part_->read(file, offset + from.begun_.before(file), out);
   }
+  /// The file whose rest is pulled now, by itself.
+  struct begun_file {
+    std::size_t file = 0;
+    std::uint64_t bytes = 0;  ///< that are there
+    std::uint64_t before(std::size_t i) const noexcept { return i == file ? bytes : 0; }
+  };
 
   const published_schema& seen_;
   const directory_options& options_;
@@ -259,6 +303,7 @@ class arriving_directory {
   std::string_view executables_, digests_;
   std::vector<std::size_t> chosen_;  // in image order, which is that of the names
   std::vector<std::byte> staging_;
+  begun_file begun_{};
   source_reader reader_{};
   std::optional<dynamic_image> image_;
   std::unique_ptr<directory_part> part_;  // borrows the image's schema
@@ -292,6 +337,20 @@ result<directory_receipt> receive(Pull& pull, const reference& ref, std::string_
   if (!cursor && (part.was_there() || !how.base.empty() || !to.is_whole())) {
     auto missing = to.find_missing(stop, out.kept);
     if (!missing) return failure(missing.error());
+    pull_options by_name = options;
+    by_name.part = true;
+    by_name.cursor = nullptr;
+    const auto pull_rest = [&](const destination_view& rest, const tensor_slice& slice) -> result<void> {
+      const auto end = [&]() noexcept { return result<void>{}; };
+      files_landing landing(rest, part, how, nullptr, true, end);
+      pull_options of_slice = by_name;
+      of_slice.slices = {&slice, 1};
+      const result<receipt> came = pull(landing, ref, of_slice, directory_phase::some);
+      if (landing.complete()) return {};
+      return failure(came ? error{errc::cancelled, 0, 0, {}} : came.error());
+    };
+    if (part.was_there())
+      if (const auto ok = to.finish_begun(*missing, stop, out.kept, pull_rest); !ok) return failure(ok.error());
     if (missing->entries.empty() && !to.is_whole()) {
       missing->take(to.destination(), 0);  // so that the owner hears of the recipient
       for (std::size_t i = 1; i < to.files(); ++i) {
@@ -311,9 +370,6 @@ result<directory_receipt> receive(Pull& pull, const reference& ref, std::string_
         return to.publish();
       };
       files_landing landing(*some, part, how, nullptr, to.is_whole(), end);
-      pull_options by_name = options;
-      by_name.part = true;
-      by_name.cursor = nullptr;
       const result<receipt> came = pull(landing, ref, by_name, directory_phase::some);
       complete = landing.complete();
       if (!to.is_whole()) {
