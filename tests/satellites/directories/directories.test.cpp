@@ -281,6 +281,26 @@ TEST_F(Directories, A_beginning_with_other_bytes_is_fetched_again) {
   EXPECT_EQ(done->kept, 0u);
 }
 
+TEST_F(Directories, A_beginning_of_another_version_is_not_gone_on_with) {
+  const std::string_view include[]{"model-*"};
+  most = 30'000;
+  EXPECT_EQ(code_of(receive(*publish(checkpoint()), {.files = {include}})), errc::cancelled);
+  go_on();
+  tree now = checkpoint();
+  for (auto& [name, bytes] : now)
+    if (name.starts_with("model-")) bytes[0] ^= 1;
+  const auto ref = publish(now);
+  most = 12'000;  // and that one is interrupted, too
+  EXPECT_EQ(code_of(receive(*ref, {.files = {include}})), errc::cancelled);
+  EXPECT_LT(fs::file_size(part / "files" / "model-00001-of-00002.safetensors"), 20'000u);
+  const std::uint64_t first = came;
+  go_on();
+  const auto done = receive(*ref, {.files = {include}});
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_EQ(read(here).at("model-00001-of-00002.safetensors"), now.at("model-00001-of-00002.safetensors"));
+  EXPECT_LE(first + came, 63'456u + 2 * 4'096);
+}
+
 TEST_F(Directories, An_index_of_shards_is_a_file_like_any_other) {
   // it names a shard twice, one outside and one that is not there: nobody opens what it names
   const tree files{{"model.safetensors.index.json",

@@ -100,10 +100,11 @@ BREAKAGES = [
     ("satellites/http/recipient/s3_put.hpp", "if (s3_answer(answer_, \"CompleteMultipartUpload\", \"ETag\")) return {};", "return {};", "satellites/http/s3_put", "*counts_more_than_its_status*"),
     ("satellites/http/recipient/s3_put.hpp", "ok.error() == errc::unknown_reference && is_there()", "false", "satellites/http/s3_put", "*was_lost*"),
     ("satellites/http/recipient/s3_put.hpp", "head_.etag.view() == etag;", "true;", "satellites/http/s3_put", "*was_lost*"),
-    ("satellites/http/recipient/s3_put.hpp", "if (why == errc::digest_mismatch || why == errc::unreadable || empty) abort();", "", "satellites/http/s3_put", "*changes_meanwhile*"),
+    ("satellites/http/recipient/s3_put.hpp", "if (why == errc::digest_mismatch || empty) abort();", "", "satellites/http/s3_put", "*changes_meanwhile*"),
     ("satellites/http/recipient/s3_put.hpp", "if (options_.put.digest != 0 && done.digest != options_.put.digest) return failure(errc::digest_mismatch);", "", "satellites/http/s3_put", "*changes_meanwhile*"),
     ("satellites/http/recipient/s3_put.hpp", "if (p.number <= behind || p.number > s3_most_parts) return unreadable();", "", "satellites/http/s3_put", "*without_sense*"),
     ("satellites/http/recipient/s3_put.hpp", "if (answer_.size() + bytes.size() > most_answer_bytes) {", "if (false) {", "satellites/http/s3_put", "*without_sense*"),
     ("satellites/http/recipient/detail/s3_answers.hpp", "if (open.empty() ? root : open.size() == deepest) return false;", "", "satellites/http/s3_put", "*no_XML*"),
     ("satellites/http/recipient/detail/s3_answers.hpp", "tag.front() == '!'", "false", "satellites/http/s3_put", "*no_XML*"),
+    ("satellites/http/recipient/s3_put.hpp", "if ((now - asked) / 10 > options_.put.timeout) return failure(errc::timed_out);", "", "satellites/http/s3_put", "*Spaces*"),
 ]

@@ -237,9 +237,9 @@ TEST(S3, Answers_that_are_no_XML_of_S3_are_none) {
   for (const std::string bad :
        {"", "Code", "<Error>", "<Error><Code>A</Error></Code>", "<Error><Code>A</Code>",
         "<Error><Code>A</Code></Error></Error>", "<Error><Code>A</Code></Error><Error/>",
-        "<!DOCTYPE x><Error><Code>A</Code></Error>", "<Error><![CDATA[<]]><Code>A</Code></Error>",
-        "<Error a='><Code>A</Code></Error>", "<", "<>", "</>", "</Error>", "<?", deep.c_str(),
-        "<Other><Code>A</Code></Other>", "<Error><x><Code>A</Code></x></Error>"})
+        "<!DOCTYPE x><Error><Code>A</Code></Error>", "<Error><!x/><Code>A</Code></Error>",
+        "<Error><![CDATA[<]]><Code>A</Code></Error>", "<Error a='><Code>A</Code></Error>", "<", "<>", "</>", "</Error>",
+        "<?", deep.c_str(), "<Other><Code>A</Code></Other>", "<Error><x><Code>A</Code></x></Error>"})
     EXPECT_FALSE(code(bad)) << bad.substr(0, 100);
   s3_parts_page page;
   EXPECT_TRUE(page.read(
@@ -452,6 +452,16 @@ TEST_F(S3Put, Answers_without_sense_end_it) {
   EXPECT_EQ(answers("PUT", "partNumber=1", ""), errc::bad_frame);  // without an ETag
   EXPECT_EQ(answers("POST", "?uploadId=", ""), errc::bad_frame);
   EXPECT_EQ(answers("POST", "?uploadId=", "<html>Thank you</html>"), errc::bad_frame);
+}
+
+TEST_F(S3Put, Spaces_without_end_are_no_answer) {
+  options.put.timeout = 200ms;
+  store.before = [](const http_asked&, raw_peer& peer) {
+    peer.say("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+    while (peer.say(" ")) peer.stream().wait(true, false, 20ms);
+    return true;
+  };
+  EXPECT_EQ(put().error(), errc::timed_out);
 }
 
 TEST_F(S3Put, What_cannot_be_asked_is_refused_first) {

@@ -90,9 +90,10 @@ struct some_files {
 template <class End>
 class files_landing : public land {
  public:
-  /// `forgets`: the owner is told to forget that it was asked, since another pull follows.
+  /// `cursor` is saved when bytes land, and again with every MiB. `forgets`: the owner is told to forget that it was
+  /// asked, since another pull follows.
   files_landing(const destination_view& to, directory_part& part, const directory_options& options,
-                const resume_cursor* cursor, bool forgets, End end) noexcept
+                const resume_cursor& cursor, bool forgets, End end) noexcept
       : land(to), part_(part), options_(options), cursor_(cursor), forgets_(forgets), end_(std::move(end)) {}
 
   bool complete() const noexcept { return complete_; }
@@ -103,7 +104,7 @@ class files_landing : public land {
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     // the pull moves the cursor behind a chunk once that is complete
-    const std::uint64_t at = cursor_ != nullptr ? cursor_->offset : 0;
+    const std::uint64_t at = cursor_.offset;
     if (at < saved_ || at - saved_ >= 1u << 20) save();
     if (options_.landed) options_.landed(landed_range{offset, bytes.size(), total_});
     return land::commit(offset, bytes);
@@ -117,15 +118,15 @@ class files_landing : public land {
 
  private:
   void save() noexcept {
-    part_.save(*cursor_);
-    saved_ = cursor_->offset;
+    part_.save(cursor_);
+    saved_ = cursor_.offset;
   }
 
   directory_part& part_;
   const directory_options& options_;
-  const resume_cursor* cursor_;
+  const resume_cursor& cursor_;
   bool forgets_, complete_ = false;
-  std::uint64_t saved_ = 0, total_ = 0;
+  std::uint64_t saved_ = ~std::uint64_t{0}, total_ = 0;
   End end_;
 };
 
@@ -205,9 +206,15 @@ class arriving_directory {
     }
     return missing;
   }
-  /// Goes on with the file of `missing` of which a beginning is there: `pull(consumer, slice)` pulls its rest. If the
-  /// file has the published digest then, it is not missing any more, and `kept` counts its beginning. Otherwise all of
-  /// it is fetched, as from an owner that knows no slices. Errors: those after which nothing can be fetched.
+  /// Empties files that are fetched whole, so that the length of one is how far it is.
+  result<void> empty(const some_files& missing) noexcept {
+    for (const std::uintptr_t i : missing.where)
+      if (const auto ok = part_->empty(i); !ok) return ok;
+    return {};
+  }
+  /// Goes on with the file of `missing` of which a beginning is there: `pull(destination, slice)` pulls its rest. If
+  /// the file has the published digest then, it is not missing any more, and `kept` counts its beginning. Otherwise all
+  /// of it is fetched, as from an owner that knows no slices. Errors: those after which nothing can be fetched.
   template <class Pull>
   result<void> finish_begun(some_files& missing, const stop_token& stop, std::uint64_t& kept, Pull pull) {
     const auto is_begun = [&](std::size_t at) {
@@ -340,17 +347,19 @@ result<directory_receipt> receive(Pull& pull, const reference& ref, std::string_
     pull_options by_name = options;
     by_name.part = true;
     by_name.cursor = nullptr;
+    const resume_cursor begun{ref.id, 0, d.version, 1, 0};  // whose version the beginnings of files are of
     const auto pull_rest = [&](const destination_view& rest, const tensor_slice& slice) -> result<void> {
       const auto end = [&]() noexcept { return result<void>{}; };
-      files_landing landing(rest, part, how, nullptr, true, end);
+      files_landing landing(rest, part, how, begun, true, end);
       pull_options of_slice = by_name;
       of_slice.slices = {&slice, 1};
       const result<receipt> came = pull(landing, ref, of_slice, directory_phase::some);
       if (landing.complete()) return {};
       return failure(came ? error{errc::cancelled, 0, 0, {}} : came.error());
     };
-    if (part.was_there())
+    if (part.cursor().version == d.version)
       if (const auto ok = to.finish_begun(*missing, stop, out.kept, pull_rest); !ok) return failure(ok.error());
+    if (const auto ok = to.empty(*missing); !ok) return failure(ok.error());
     if (missing->entries.empty() && !to.is_whole()) {
       missing->take(to.destination(), 0);  // so that the owner hears of the recipient
       for (std::size_t i = 1; i < to.files(); ++i) {
@@ -369,7 +378,7 @@ result<directory_receipt> receive(Pull& pull, const reference& ref, std::string_
         if (const auto good = to.check_digests(stop); !good) return good;
         return to.publish();
       };
-      files_landing landing(*some, part, how, nullptr, to.is_whole(), end);
+      files_landing landing(*some, part, how, begun, to.is_whole(), end);
       const result<receipt> came = pull(landing, ref, by_name, directory_phase::some);
       complete = landing.complete();
       if (!to.is_whole()) {
@@ -388,7 +397,7 @@ result<directory_receipt> receive(Pull& pull, const reference& ref, std::string_
   if (cursor) cursor.ref = ref.id;  // an owner that was started again may have another reference
   options.cursor = &cursor;
   const auto end = [&]() noexcept { return to.publish(); };
-  files_landing landing(to.destination(), part, how, &cursor, false, end);
+  files_landing landing(to.destination(), part, how, cursor, false, end);
   const std::uint64_t first = cursor.offset;
   const result<receipt> came = pull(landing, ref, options, directory_phase::whole);
   if (!came) {

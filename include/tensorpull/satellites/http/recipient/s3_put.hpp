@@ -108,16 +108,16 @@ class s3_upload final : http_taker {
       else done = failure(ok.error());
     }
     const errc why = done.error().code;
-    // nobody can go on with what holds other bytes, or nothing
+    // nobody goes on with what holds other bytes, or nothing
     const bool empty = begun && etags_.empty() && !is_passing(why) && why != errc::cancelled;
-    if (why == errc::digest_mismatch || why == errc::unreadable || empty) abort();
+    if (why == errc::digest_mismatch || empty) abort();
     return done;
   }
 
  private:
   static constexpr std::size_t most_answer_bytes = std::size_t{1} << 20;
   /// How many uploads of the same key are looked at, the newest first, and how many pages of parts of each.
-  static constexpr std::size_t most_uploads = 8, most_pages = 100;
+  static constexpr std::size_t most_uploads = 64, most_pages = 100;
 
   std::uint64_t total() const noexcept { return image_.schema->image_bytes; }
   std::uint64_t parts() const noexcept { return (total() + part_bytes_ - 1) / part_bytes_; }
@@ -172,7 +172,12 @@ class s3_upload final : http_taker {
     if (!options_.session_token.empty()) l.add(token_.c_str());
     set(l);
     if (const auto ok = over_.start(l); !ok) return ok;
+    auto asked = std::chrono::steady_clock::now();
     const auto ended = [&]() -> result<bool> {
+      // a store may send spaces while it makes an object of parts, and not for ever
+      const auto now = std::chrono::steady_clock::now();
+      if (body != nullptr && !body->whole()) asked = now;
+      if ((now - asked) / 10 > options_.put.timeout) return failure(errc::timed_out);
       if (l.now() != http_line::phase::ended) return false;
       if (const auto how = l.outcome(); !how) return failure(how.error());
       return true;
@@ -295,9 +300,12 @@ class s3_upload final : http_taker {
   result<bool> is_stored(std::uint64_t number) {
     const auto there = std::ranges::lower_bound(stored_, number, {}, &s3_part::number);
     if (there == stored_.end() || there->number != number || there->bytes != bytes_of(number)) return false;
-    md5_hash h;
-    if (const auto ok = read_part(h, number); !ok) return failure(ok.error());
-    return is_md5(there->etag, h.value());
+    if (std::exchange(looked_at_, number) != number) {
+      md5_hash h;
+      if (const auto ok = read_part(h, number); !ok) return failure(ok.error());
+      md5_ = h.value();
+    }
+    return is_md5(there->etag, md5_);
   }
   static bool is_md5(std::string_view etag, const md5_value& md5) {
     if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') etag = etag.substr(1, etag.size() - 2);
@@ -410,7 +418,8 @@ class s3_upload final : http_taker {
   std::string signature_, token_, key_{}, id_{}, answer_{};
   http_url bucket_url_{}, object_url_{};
   http_head head_{};
-  std::uint64_t part_bytes_ = 0;
+  std::uint64_t part_bytes_ = 0, looked_at_ = 0;
+  md5_value md5_{};  // of the part that was looked at
   std::vector<s3_part> stored_{};
   std::vector<std::string> etags_{};
   std::chrono::milliseconds rest_{0};
