@@ -231,7 +231,7 @@ needs_sanitizers() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" "${of_sat
 run_sanitizers() {
   # what a sanitizer finds, it finds where bytes are a stranger's, where something fails, and in the laws, which every transport is held to
   local units='(core|image|tensors|chunking|framing|integrity|consumers|protocol|embedded|messages|pipeline|wire)/'
-  local hostile='(laws_[a-z_]+|[a-z_]*(abuse|attack|faults|hostile|lost|sequences|strangers)|cobs|datagrams_[a-z_]+|http_(owner|pull|put|response|url)|lwip_pull|nats_link|parallel_[a-z]+|publisher_threads|relay|replica|session_laws|shm_view|tls_download|udp_link)'
+  local hostile='(laws_[a-z_]+|[a-z_]*(abuse|attack|faults|hostile|lost|sequences|strangers)|cobs|datagrams_[a-z_]+|http_(owner|pull|put|response|url)|lwip_pull|nats_link|parallel_[a-z]+|publisher_threads|relay|replica|s3_put|session_laws|shm_view|tls_download|udp_link)'
   local files="$units|satellites/(differences|directories|numpy_files)/|(transports|satellites/[a-z_]+)/$hostile[.]test"
   ((all == 0)) || files=
   configure "$build/clang-asan" clang-asan "$(clang_compiler)" -DTENSORPULL_BUILD_EXAMPLES=OFF "-DTENSORPULL_TEST_FILES=$files" \

@@ -30,7 +30,7 @@ inline void parse_s3(std::string_view text, link_choice& to) {
   std::string url = environment({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
   if (url.empty()) url = "https://s3." + s3.region + ".amazonaws.com";
   while (url.ends_with('/')) url.pop_back();
-  if (!is_url(url) || url.find_first_of("?#@") != url.npos)
+  if (!is_url(url) || url.find_first_of("?#@") != url.npos || url.find('/', url.find("://") + 3) != url.npos)
     throw option_error("AWS_ENDPOINT_URL has to be http[s]://HOST[:PORT]");
   const std::string_view path = text.substr(5);
   const std::size_t slash = path.find('/');

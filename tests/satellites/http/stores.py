@@ -78,6 +78,15 @@ def send(url, place, keys):
     return processes.Program([SEND, "model.safetensors", "--put", place, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
+def peak_memory(pid):
+    """The most that a process has had, in bytes; 0: it has ended."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii") as status:
+            return next((1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0)
+    except OSError:
+        return 0
+
+
 def ended(process):
     out, err = process.communicate()
     assert out, err
@@ -119,8 +128,13 @@ def main():
 
         status, said = ended(send(relay.url, "s3://models/a key+%/model", (keys[0], "x" * 40)))
         assert status == 1 and said["code"] == "not_permitted" and "SignatureDoesNotMatch" in said["message"], said
-        status, said = ended(send(relay.url, "s3://models/a key+%/model", keys))
+        process, memory = send(relay.url, "s3://models/a key+%/model", keys), []
+        relay.seen = lambda count: memory.append(peak_memory(process.pid))
+        status, said = ended(process)
+        relay.seen = lambda count: None
         assert status == 0 and said["bytes"] == said["sent_bytes"] == len(data), said
+        print(f"{memory[0] // 1024} KiB of memory when it asked what is there, {max(memory) // 1024} KiB at most")
+        assert 0 < max(memory) < memory[0] + PART // 2, "no part is held"
         assert stored("a key+%/model") == data
 
         # killed in the middle of its second part
@@ -151,7 +165,8 @@ def main():
         assert status == 0 and said["sent_bytes"] == PART and stored("other") == data, said
 
         for url, place, key, says in ((relay.url, "s3://models/model", "", "AWS_ACCESS_KEY_ID"), (relay.url, "s3://models", "secret", "is no object"),
-                                      (relay.url, "s3://models/", "secret", "is no object"), ("ftp://host", "s3://models/model", "secret", "AWS_ENDPOINT_URL")):
+                                      (relay.url, "s3://models/", "secret", "is no object"), ("ftp://host", "s3://models/model", "secret", "AWS_ENDPOINT_URL"),
+                                      (relay.url + "/path", "s3://models/model", "secret", "AWS_ENDPOINT_URL")):
             process = send(url, place, (keys[0], key))
             _, err = process.communicate()
             assert process.returncode == 2 and says in err, (place, err)

@@ -413,13 +413,13 @@ result<directory_receipt> receive(Pull& pull, const reference& ref, std::string_
 }  // namespace detail
 
 /// Receives a directory. `pull(consumer, ref, options, phase)` is a pull of a pipeline that compares the digest of the
-/// whole: result<receipt>. It is called once for the names, maybe once for some files, and once for the whole.
-/// Until it is complete, the directory is `.NAME.part` beside it. That stays if the transfer fails or the process is
-/// killed, and the next call goes on with it: at the byte where it was, or, with a choice of files or a base, at the
-/// first file that is not complete. Nothing is left if nothing had arrived. Errors: those of the pulls;
-/// schema_mismatch (no directory is published there); invalid_argument (no file is chosen, or, with a name, one that
-/// leads elsewhere); duplicate_name (two names that are one on some file system); digest_mismatch with a name;
-/// too_large; io and disk_full with errno and the file's path.
+/// whole: result<receipt>. It is called once for the names, maybe for the rest of a file and for some files, and once
+/// for the whole. Until it is complete, the directory is `.NAME.part` beside it. That stays if the transfer fails or
+/// the process is killed, and the next call goes on with it at the byte where it was; with a choice of files or a base,
+/// and an owner that knows no slices, at the first file that is not complete. Nothing is left if nothing had arrived.
+/// Errors: those of the pulls; schema_mismatch (no directory is published there); invalid_argument (no file is chosen,
+/// or, with a name, one that leads elsewhere); duplicate_name (two names that are one on some file system);
+/// digest_mismatch with a name; too_large; io and disk_full with errno and the file's path.
 template <class Pull>
 [[nodiscard]] result<directory_receipt> receive_directory(Pull pull, const reference& ref, std::string_view path,
                                                           const directory_options& how = {},
