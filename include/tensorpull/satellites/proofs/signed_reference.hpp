@@ -184,7 +184,7 @@ class trusted_keys {
         if (line.ends_with('\r')) line.remove_suffix(1);
         if (line.empty() || line[0] == '#') continue;
         const std::size_t space = line.find(' ');
-        if (space == 0 || space == line.npos || number > most || !detail::is_printable(line))
+        if (space == 0 || space == line.npos || number > most || !detail::has_visible_text(line))
           return failure(errc::bad_file, number);
         std::string_view key = line.substr(space + 1);
         const bool revoked = key.ends_with(" revoked");
