@@ -239,7 +239,6 @@ class hub {
       return failure(errc::stale_version, 0, std::string_view("another commit"));
     const bool other_digest = (is_hex(s.etag, 64) && !e.sha256.empty() && !same(s.etag, e.sha256)) ||
                               (is_hex(s.etag, 40) && !e.lfs && !e.blob.empty() && !same(s.etag, e.blob));
-    // the length of a redirect's own text is none of the file
     const bool other_length = e.bytes && s.bytes && *e.bytes != *s.bytes;
     if (other_digest || other_length) return failure(errc::stale_version, 0, std::string_view("another file"));
     return {};

@@ -70,8 +70,10 @@ std::string hub_endpoint() {
   return url.empty() ? "https://huggingface.co" : url;
 }
 std::string hub_token() {
-  const std::string hidden = environment("HF_HUB_DISABLE_IMPLICIT_TOKEN");
-  if (hidden == "1" || hidden == "ON" || hidden == "YES" || hidden == "TRUE" || hidden == "true") return {};
+  std::string hidden = environment("HF_HUB_DISABLE_IMPLICIT_TOKEN");
+  for (char& c : hidden)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  if (hidden == "1" || hidden == "ON" || hidden == "YES" || hidden == "TRUE") return {};
   if (std::string token = trimmed(environment("HF_TOKEN")); !token.empty()) return token;
   std::string path = environment("HF_TOKEN_PATH"), home = environment("HF_HOME");
   if (home.empty() && !environment("XDG_CACHE_HOME").empty()) home = environment("XDG_CACHE_HOME") + "/huggingface";

@@ -112,6 +112,9 @@ TEST_F(HttpFetch, Another_length_is_refused_before_a_byte) {
     EXPECT_EQ(done.error().code, errc::wrong_payload);
     EXPECT_EQ(got, "");
   }
+  const auto behind = get(file.size() + 1);
+  ASSERT_FALSE(behind);
+  EXPECT_EQ(behind.error().code, errc::out_of_range);
   server.chunked = true;  // then the length shows when they have come
   const auto longer = get(0, file.size() - 1);
   ASSERT_FALSE(longer);

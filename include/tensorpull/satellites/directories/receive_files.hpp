@@ -64,6 +64,11 @@ result<directory_receipt> receive_listed(Files& files, std::span<const listed_fi
   if (!opened) return failure(opened.error());
   directory_part& part = **opened;
 
+  // one of the whole length is not what it should be
+  const auto begun = [&](std::size_t k) {
+    const std::uint64_t there = part.size(k);
+    return there < entries[k].size_bytes() ? there : 0;
+  };
   directory_receipt out{.files = entries.size(), .bytes = total};
   std::vector<std::size_t> missing;
   for (std::size_t k = 0; k < entries.size(); ++k) {
@@ -73,28 +78,28 @@ result<directory_receipt> receive_listed(Files& files, std::span<const listed_fi
       if (const auto fed = prove_file(proof, fd, size, entries[k].name, stop); !fed) return failure(fed.error());
       return proof.holds();
     };
-    const std::uint64_t there = part.size(k);
     const int fd = part.descriptor(k);
     if (fd < 0) return file_failure(errno, entries[k].name);
-    auto good = there == size ? holds(fd) : result<bool>(false);
+    auto good = part.size(k) == size ? holds(fd) : result<bool>(false);
     if (!good) return failure(good.error());
     if (!*good && size == 0) return failure(errc::digest_mismatch, 0, entries[k].name);
     if (const std::string name(entries[k].name); !*good && *base)
       if (const file_descriptor from = open_regular(base->get(), name.c_str(), size)) {
         good = holds(from.get());
         if (!good && good.error().code == errc::cancelled) return failure(good.error());
-        if (good && *good)
+        if (good && *good) {
           if (const auto copied = part.copy(k, from.get(), size); !copied) return failure(copied.error());
+          good = holds(part.descriptor(k));  // the base is others' to change meanwhile
+        }
       }
-    if (good && *good) out.kept += size;
-    else missing.push_back(k);
-    if (!good || !*good) out.kept += there < size ? there : 0;
+    if (!good || !*good) missing.push_back(k);
+    out.kept += good && *good ? size : begun(k);
   }
   std::uint64_t done = out.kept;
   for (const std::size_t k : missing) {
     const std::string_view name = entries[k].name;
     const std::uint64_t size = entries[k].size_bytes();
-    std::uint64_t from = part.size(k) < size ? part.size(k) : 0;
+    std::uint64_t from = begun(k);
     for (bool good = false; !good;) {
       auto proof = files.proof(of[k]);
       if (const auto fed = prove_file(proof, part.descriptor(k), from, name, stop); !fed) return failure(fed.error());
@@ -123,9 +128,8 @@ result<directory_receipt> receive_listed(Files& files, std::span<const listed_fi
 }  // namespace detail
 
 /// Receives the files of a list into a directory. Of `Files`:
-///  - proof(i): an object with update(bytes), which is fed all bytes of file i in their order, and then holds():
-///  whether
-///    they are the file's;
+///  - proof(i): an object with update(bytes), which is fed all bytes of file i in their order, and holds(), which gives
+///    whether they are the file's;
 ///  - fetch(i, from, sink) -> result<void>: gives the bytes of file i from `from` on to a file_sink, in their order.
 /// Both count as the list does. The part that an earlier call has left is gone on with, at a file's byte; if the whole
 /// of a file then does not hold, it is fetched once more from its first byte. The part stays if this fails, and the

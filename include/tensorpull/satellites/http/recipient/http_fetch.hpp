@@ -60,9 +60,10 @@ class http_fetcher final : detail::http_taker {
 
   /// Fetches the file of `bytes` bytes from its byte `from` on. After a lost connection it goes on behind the last byte
   /// that was taken. Errors: wrong_payload, with what differs: the file has another length, or other bytes were sent
-  /// than those that were asked for.
+  /// than those that were asked for; out_of_range: `from` lies behind the end.
   result<void> get(std::string_view target, std::uint64_t from, std::uint64_t bytes, const look& statement,
                    const sink& take) noexcept {
+    if (from > bytes) return failure(errc::out_of_range, from);
     next_ = from, bytes_ = bytes, exact_ = true;
     return fetch(target, kind::file, statement, take);
   }
