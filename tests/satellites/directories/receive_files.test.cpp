@@ -211,6 +211,8 @@ TEST_F(ReceiveFiles, A_base_gives_what_it_has) {
 }
 
 TEST_F(ReceiveFiles, A_base_that_changes_while_it_is_copied_is_found) {
+  files = {{"model.bin", files["model.bin"]}};
+  from = source(files);
   ASSERT_TRUE(receive());
   from.held = [&] { std::ofstream(here / "model.bin", std::ios::binary) << noise(70'000, 9); };
   const fs::path other = here.string() + "-2";
