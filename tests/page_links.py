@@ -14,7 +14,7 @@ import sys
 from page_length import files, read
 from without import PLACES
 
-SATELLITES = "asio differences directories http nats numpy_files parallel relay replica shared_memory simulation tools python nvflare flower".split()
+SATELLITES = "asio differences directories http nats numpy_files parallel proofs relay replica shared_memory simulation tools python nvflare flower".split()
 LINK = re.compile(r"\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)|^\[[^\]]+\]:\s*(\S+)|<a\s[^>]*href=\"([^\"]+)\"", re.M)
 
 

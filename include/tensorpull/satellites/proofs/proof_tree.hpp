@@ -1,0 +1,193 @@
+// The tree of BLAKE3 over an image: its root, which is what `b3sum` prints for the image as a file, and the values of
+// its groups (an outboard, as Bao names it), which an owner publishes beside the model and a recipient checks by the
+// root.
+#pragma once
+
+#include <tensorpull/image/dynamic.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/satellites/proofs/blake3_lanes.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tensorpull {
+
+/// A group is 2^level bytes of an image, the last one maybe fewer. Any level is a row of one tree, so owner and
+/// recipient need not agree on one.
+inline constexpr unsigned least_group_level = 16;
+inline constexpr unsigned most_group_level = 62;  ///< the coarsest
+
+/// How many groups an image has; at least one.
+constexpr std::uint64_t groups_of(std::uint64_t image_bytes, unsigned level) noexcept {
+  const std::uint64_t group = std::uint64_t{1} << level;
+  return image_bytes == 0 ? 1 : (image_bytes - 1) / group + 1;
+}
+/// The finest level whose values take at most `bytes`.
+constexpr unsigned level_within(std::uint64_t image_bytes, std::uint64_t bytes) noexcept {
+  unsigned level = least_group_level;
+  while (level < most_group_level && groups_of(image_bytes, level) > bytes / sizeof(blake3_value)) ++level;
+  return level;
+}
+
+/// The name of the tensor with a level's values in the image that is published beside a model.
+class level_name {
+ public:
+  /// Of level 0 to 99.
+  explicit constexpr level_name(unsigned level) noexcept
+      : text_{'b',
+              'l',
+              'a',
+              'k',
+              'e',
+              '3',
+              '.',
+              static_cast<char>('0' + level / 10),
+              static_cast<char>('0' + level % 10)} {}
+  /// Valid as long as this object.
+  constexpr std::string_view view() const noexcept { return {text_, sizeof text_}; }
+
+ private:
+  char text_[9];
+};
+
+namespace detail {
+/// The state of a group's hash: 32 bytes for each of the levels between a chunk and the largest group.
+template <class Chunks = blake3::by_lanes>
+using group_hash = basic_blake3<Chunks, most_group_level - 10>;
+
+/// The value over all of `values`, which are those of a level: the root's, if nothing is above them.
+constexpr blake3_value root_over(std::span<const blake3_value> values) noexcept {
+  if (values.size() == 1) return values[0];
+  blake3::left_nodes<54> left;
+  for (std::size_t i = 0; i + 1 < values.size(); ++i) left.push(blake3::words_of(values[i]), i);
+  return blake3::bytes_of(left.over(blake3::words_of(values.back()), values.size() - 1, blake3::root));
+}
+}  // namespace detail
+
+/// An owner's tree. Movable. 64 bytes for each 64 KiB of the image: one thousandth.
+class proof_tree {
+ public:
+  /// Cost: a pass over the image, at the speed of the hash. `stop` is asked for each group. Errors: cancelled;
+  /// out_of_memory; io if a source_reader failed.
+  static result<proof_tree> make(const source_view& image, const stop_token& stop = {}) noexcept {
+    try {
+      proof_tree made;
+      made.image_bytes_ = image.schema->image_bytes;
+      const auto groups = static_cast<std::size_t>(groups_of(made.image_bytes_, least_group_level));
+      made.values_.reserve(2 * groups + most_group_level);
+      constexpr std::uint64_t group = std::uint64_t{1} << least_group_level;
+      for (std::size_t i = 0; i < groups; ++i) {
+        if (stop.stop_requested()) return failure(errc::cancelled, i * group);
+        const std::uint64_t at = i * group;
+        detail::group_hash<> hash(at / detail::blake3::chunk_bytes);
+        if (const auto read = hash_range(hash, image, at, std::min(group, made.image_bytes_ - at)); !read)
+          return failure(read.error());
+        made.values_.push_back(groups == 1 ? hash.value() : hash.chaining_value());
+      }
+      made.root_ = detail::root_over(made.values_);
+      if (groups > 1) {
+        if (const auto named = made.name_levels(groups); !named) return failure(named.error());
+      }
+      return made;
+    } catch (const std::bad_alloc&) {
+      return failure(errc::out_of_memory);
+    }
+  }
+
+  /// The digest of the image as a file.
+  const blake3_value& root() const noexcept { return root_; }
+  std::uint64_t image_bytes() const noexcept { return image_bytes_; }  ///< its length, header included
+  /// Whether the root alone proves the image, which is no longer than the least group. Nothing is published then.
+  bool is_root_alone() const noexcept { return !image_; }
+  /// The values of all levels as an image, to be published beside the model (publish_options::beside): a tensor of
+  /// bytes for each level, `blake3.16` and so on, one row of 32 bytes a group. Requires !is_root_alone(). Valid as long
+  /// as this object, also after a move.
+  const dynamic_image& image() const noexcept { return *image_; }
+
+ private:
+  proof_tree() = default;
+
+  /// Appends the levels above the first, up to the one of two values, and makes an image of them.
+  result<void> name_levels(std::size_t groups) {
+    std::vector<level_name> names;
+    std::vector<std::array<std::uint64_t, 2>> shapes;
+    names.reserve(most_group_level);
+    shapes.reserve(most_group_level);
+    std::vector<std::size_t> begins;
+    std::size_t begin = 0;
+    for (unsigned level = least_group_level; groups > 1; ++level) {
+      begins.push_back(begin);
+      names.emplace_back(level);
+      shapes.push_back({groups, sizeof(blake3_value)});
+      // a value without a neighbour is that of the node above, too
+      for (std::size_t i = 0; i < groups; i += 2)
+        values_.push_back(i + 1 == groups ? values_[begin + i]
+                                          : detail::blake3::bytes_of(detail::blake3::join(
+                                                detail::blake3::words_of(values_[begin + i]),
+                                                detail::blake3::words_of(values_[begin + i + 1]))));
+      begin += groups;
+      groups = (groups + 1) / 2;
+    }
+    std::vector<tensor_view> views;
+    for (std::size_t i = 0; i < begins.size(); ++i)
+      views.push_back({names[i].view(), dtype::u8, shapes[i], values_[begins[i]].data()});
+    auto made = dynamic_image::make(std::span<const tensor_view>(views));
+    if (!made) return failure(made.error());
+    image_ = std::move(*made);
+    return {};
+  }
+
+  std::vector<blake3_value> values_;
+  std::optional<dynamic_image> image_;
+  blake3_value root_{};
+  std::uint64_t image_bytes_ = 0;
+};
+
+/// A recipient's knowledge of an image before it arrives: the values of its groups, proved by a root. Movable.
+class proof {
+ public:
+  /// `values`: those of the groups of `level`, in order, as somebody sent them; of an image of one group they may be
+  /// left out. Errors: digest_mismatch: they are not those of an image of this root and length; invalid_argument: the
+  /// level. Cost: a compression for each.
+  static result<proof> make(const blake3_value& root, std::uint64_t image_bytes, unsigned level,
+                            std::vector<blake3_value> values) noexcept {
+    if (level < least_group_level || level > most_group_level) return failure(errc::invalid_argument, level);
+    const std::uint64_t groups = groups_of(image_bytes, level);
+    if (groups == 1 && values.empty()) {
+      try {
+        values.push_back(root);
+      } catch (const std::bad_alloc&) {
+        return failure(errc::out_of_memory);
+      }
+    }
+    if (values.size() != groups || detail::root_over(values) != root)
+      return failure(errc::digest_mismatch, values.size());
+    return proof(std::move(values), image_bytes, level);
+  }
+
+  std::uint64_t image_bytes() const noexcept { return image_bytes_; }  ///< its length, header included
+  std::uint64_t group_bytes() const noexcept { return std::uint64_t{1} << level_; }  ///< of each group but the last
+  std::uint64_t groups() const noexcept { return values_.size(); }  ///< how many; at least one
+  /// Whether `hash` has taken the bytes of group i, and these are the image's.
+  template <class Hash>
+  bool holds(std::uint64_t i, const Hash& hash) const noexcept {
+    return (values_.size() == 1 ? hash.value() : hash.chaining_value()) == values_[static_cast<std::size_t>(i)];
+  }
+
+ private:
+  proof(std::vector<blake3_value> values, std::uint64_t image_bytes, unsigned level) noexcept
+      : values_(std::move(values)), image_bytes_(image_bytes), level_(level) {}
+
+  std::vector<blake3_value> values_;
+  std::uint64_t image_bytes_ = 0;
+  unsigned level_ = least_group_level;
+};
+
+}  // namespace tensorpull

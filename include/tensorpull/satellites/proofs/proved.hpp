@@ -1,0 +1,145 @@
+// A consumer whose bytes are proved, group by group, as they land: whoever sent them.
+#pragma once
+
+#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/satellites/proofs/proof_tree.hpp>
+#include <tensorpull/std/algorithm.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace tensorpull {
+
+/// Stands in front of a consumer. `Consumer` is told of a group (consumer, 6) once all its bytes are those that the
+/// root stands for, and of nothing else, so that one that cannot undo needs no digests of chunks; the buffers of such a
+/// one are as long as a group. A group that is wrong ends the transfer (digest_mismatch), and its last bytes are never
+/// committed: no more than a group of wrong bytes ever lands.
+///
+/// Bytes are taken in their order: over one connection at a time. A pull that resumes begins behind `there`, what was
+/// proved before (proved_prefix), or at the beginning; behind anything else it fails (not_verifiable), as a pull of
+/// some tensors by name does. Memory: 2 KiB. Cost: one pass of BLAKE3 over what lands.
+template <consumer Consumer, class Chunks = detail::blake3::by_lanes>
+class proved {
+ public:
+  static constexpr bool irrevocable = false;
+
+  /// Borrows both. `there`: bytes in the consumer's memory that are proved, whole groups; a pull may begin behind them.
+  proved(Consumer& to, const proof& by, std::uint64_t there = 0) noexcept : to_(to), by_(by), there_(there) {}
+
+  /// For a pull from another owner with the same consumer. `there`: as above. `last`: the consumer is abandoned if that
+  /// fails, too; otherwise one that can begin again after an error (consumer, 13) stays open for the next.
+  void go_on(std::uint64_t there, bool last) noexcept {
+    there_ = there;
+    last_ = last;
+  }
+  /// Abandons the consumer if it is still open.
+  void give_up(const error& e) noexcept {
+    last_ = true;
+    abandon(e);
+  }
+  /// Bytes of the image, from its beginning on, that have landed and are right.
+  std::uint64_t proved_bytes() const noexcept { return proved_; }
+
+  std::uint64_t fingerprint() const noexcept { return to_.fingerprint(); }
+  const image_schema* schema() const noexcept { return to_.schema(); }
+  result<void> begin(const description& d) noexcept {
+    if (d.data_start == 0) return failure(errc::not_verifiable);
+    if (d.image_bytes != by_.image_bytes()) return failure(errc::digest_mismatch, d.image_bytes);
+    proved_ = hashed_ = 0;
+    hash_ = hash_type();
+    open_ = true;
+    return to_.begin(d);
+  }
+  /// No further than the group's end, so that what is left of the consumer's buffer is never asked for.
+  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    return to_.prepare(offset, std::min(length, end_of_group(offset) - offset), out);
+  }
+  result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    if (hashed_ != offset) {
+      if (offset != there_ || hashed_ != 0) return failure(errc::not_verifiable, offset);
+      hashed_ = there_;
+      (void)next_group();
+    }
+    hash_.update(bytes);
+    hashed_ += bytes.size();
+    const bool ends = hashed_ == end_of_group(offset);
+    if (ends && !holds()) return failure(errc::digest_mismatch, proved_);
+    if (const auto ok = to_.commit(offset, bytes); !ok || !ends) return ok;
+    const std::uint64_t from = next_group();
+    return to_.chunk(from, proved_ - from);
+  }
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  result<void> finish(const receipt& r) noexcept {
+    if (proved_ != by_.image_bytes()) return failure(errc::not_verifiable, proved_);
+    receipt with = r;
+    with.outcome = outcome::completed;
+    with.believed = false;
+    const auto done = to_.finish(with);
+    if (done) open_ = false;
+    return done;
+  }
+  void abandon(const error& e) noexcept {
+    constexpr bool begins_again = requires { requires Consumer::any_order; };
+    if ((!last_ && begins_again) || !std::exchange(open_, false)) return;
+    // the chunks that it was told of are right, and another owner may go on behind them
+    error why = e;
+    if (why.code == errc::digest_mismatch) why.code = errc::wrong_payload;
+    to_.abandon(why);
+  }
+  /// As the consumer's, if it has one; so below.
+  source_view read_back() const noexcept
+    requires requires(const Consumer& c) { c.read_back(); }
+  {
+    return to_.read_back();
+  }
+  /// As the consumer's.
+  bool looked() const noexcept
+    requires requires(const Consumer& c) { c.looked(); }
+  {
+    return to_.looked();
+  }
+  /// Tells the consumer.
+  void confirmed() noexcept
+    requires requires(Consumer& c) { c.confirmed(); }
+  {
+    to_.confirmed();
+  }
+
+ private:
+  using hash_type = detail::group_hash<Chunks>;
+  std::uint64_t end_of_group(std::uint64_t offset) const noexcept {
+    const std::uint64_t begin = offset - offset % by_.group_bytes();
+    return begin + std::min(by_.group_bytes(), by_.image_bytes() - begin);
+  }
+  bool holds() const noexcept { return by_.holds(proved_ / by_.group_bytes(), hash_); }
+  /// A group is right. Returns where it began.
+  std::uint64_t next_group() noexcept {
+    const std::uint64_t from = proved_;
+    proved_ = hashed_;
+    hash_ = hash_type(proved_ / detail::blake3::chunk_bytes);
+    return from;
+  }
+  Consumer& to_;
+  const proof& by_;
+  hash_type hash_{};
+  std::uint64_t there_, proved_ = 0, hashed_ = 0;
+  bool last_ = true, open_ = false;
+};
+
+/// How many of the first `bytes` of an image that lies somewhere are those of the root: whole groups, and never the
+/// last one, since a pull always fetches the last byte. `all`, another hash, takes them. Cost: one pass of each.
+template <hash Hash>
+std::uint64_t proved_prefix(const proof& by, const source_view& there, std::uint64_t bytes, Hash& all) noexcept {
+  if (there.schema == nullptr || there.schema->image_bytes != by.image_bytes()) return 0;
+  const std::uint64_t group = by.group_bytes();
+  std::uint64_t proved = 0;
+  for (std::uint64_t i = 0; i + 1 < by.groups() && group <= bytes - proved; ++i, proved += group) {
+    detail::group_hash<> one(proved / detail::blake3::chunk_bytes);
+    if (!hash_range(one, there, proved, group) || !by.holds(i, one) || !hash_range(all, there, proved, group)) break;
+  }
+  return proved;
+}
+
+}  // namespace tensorpull

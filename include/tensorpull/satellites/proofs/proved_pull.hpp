@@ -1,0 +1,149 @@
+// A pull whose bytes are proved by a root that the recipient knows, from whichever of several owners sends them.
+#pragma once
+
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/core/ids.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
+#include <tensorpull/satellites/proofs/proved.hpp>
+#include <tensorpull/transports/pull_options.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace tensorpull {
+
+/// A recipient's knowledge of a model before it asks anybody: by a channel that it trusts, or by a signature
+/// (signed_reference.hpp).
+struct proved_reference {
+  reference model{};  ///< what is pulled; it has a version
+  reference tree{};  ///< proof_tree::image(); none if the root proves the image alone
+  blake3_value root{};  ///< of the image: what `b3sum` prints for it as a file
+  std::uint64_t image_bytes = 0;  ///< its length, header included
+};
+
+/// How a pull is proved.
+struct proof_options {
+  /// Memory of the values of groups at most. They are of the finest level that fits: with 4 KiB, groups are a 64th to a
+  /// 128th of the image, and of 64 KiB at least. A group of wrong bytes is the most that lands.
+  std::uint64_t most_bytes = 4096;
+};
+
+/// A pull's end, and which owners were not believed.
+struct proved_receipt {
+  receipt last{};  ///< of the pull that completed it; `bytes` are those of the image
+  std::uint64_t source = 0;  ///< the index of the owner that it was from
+  /// the indices of owners whose bytes were not those of the root, one bit each, those from the 64th on in the last one
+  std::uint64_t wrong = 0;
+};
+
+namespace detail {
+/// Whether another owner could do no better.
+constexpr bool is_own_fault(errc code) noexcept {
+  return code == errc::cancelled || code == errc::out_of_memory || code == errc::disk_full || code == errc::io ||
+         code == errc::invalid_argument || code == errc::does_not_fit;
+}
+
+/// A source of a list: the element itself, or its object if it is a pointer.
+template <class Where>
+auto& source_of(Where& w) noexcept {
+  if constexpr (std::is_pointer_v<Where>) return *w;
+  else return w;
+}
+}  // namespace detail
+
+/// Pulls the values of the groups from an owner, by the name of one level, and proves them by the root. Nothing is
+/// pulled if the root is enough. Errors: digest_mismatch: they are others; those of Net::pull; invalid_argument:
+/// `most_bytes` is below 64.
+template <class Net, class Where>
+result<proof> download_proof(Where&& where, const proved_reference& of, const proof_options& how = {},
+                             const pull_options& options = {}) noexcept {
+  if (how.most_bytes < 2 * sizeof(blake3_value)) return failure(errc::invalid_argument, how.most_bytes);
+  const unsigned level = level_within(of.image_bytes, how.most_bytes);
+  try {
+    std::vector<blake3_value> values;
+    if (const std::uint64_t groups = groups_of(of.image_bytes, level); groups > 1) {
+      values.resize(static_cast<std::size_t>(groups));
+      const level_name name(level);
+      const std::uint64_t shape[]{groups, sizeof(blake3_value)};
+      const mutable_tensor_view view{name.view(), dtype::u8, shape, values.data()->data()};
+      auto image = dynamic_image::make({&view, 1});
+      if (!image) return failure(image.error());
+      land to(image->destination());
+      pull_options of_tree = options;
+      of_tree.part = true;
+      of_tree.tensors = {};
+      of_tree.slices = {};
+      of_tree.version = 0;
+      of_tree.cursor = nullptr;
+      if (const auto done = Net::pull(where, of.tree, to, of_tree); !done) return failure(done.error());
+    }
+    return proof::make(of.root, of.image_bytes, level, std::move(values));
+  } catch (const std::bad_alloc&) {
+    return failure(errc::out_of_memory);
+  }
+}
+
+/// Pulls into `to` from the first owner that can be reached; if one is lost, refuses, or sends bytes that are not those
+/// of the root, the next one goes on behind what is proved, if the consumer's memory can be read (otherwise from the
+/// beginning). The receipt names those that lied. `from`: what Net::pull takes, such as addresses, or pointers to
+/// such.
+///
+/// Errors: the first owner's, if none could do it; not_verifiable: some tensors are asked for by name; cancelled, io,
+/// disk_full, out_of_memory, invalid_argument, does_not_fit: at once. Memory: the values (proof_options), 2.2 KiB, and
+/// a slice of 4 KiB if an owner is replaced. Cost: a pass of BLAKE3; what has landed is hashed again if an owner is
+/// replaced.
+template <class Net, class Where, std::size_t Sources, consumer Consumer>
+result<proved_receipt> pull_proved(std::span<Where, Sources> from, const proved_reference& of, Consumer& to,
+                                   const proof_options& how = {}, const pull_options& options = {}) noexcept {
+  if (options.by_name()) return failure(errc::not_verifiable);
+  if (from.empty()) return failure(errc::invalid_argument);
+  proved_receipt out;
+  std::optional<proof> by;
+  std::optional<proved<Consumer>> checked;
+  std::optional<error> first;
+  resume_cursor own;
+  pull_options each = options;
+  if (each.cursor == nullptr) each.cursor = &own;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const auto step = [&]() noexcept -> result<receipt> {
+      if (!checked) {
+        auto proves = download_proof<Net>(detail::source_of(from[i]), of, how, options);
+        if (!proves) return failure(proves.error());
+        by.emplace(std::move(*proves));
+        checked.emplace(to, *by);
+      }
+      // behind what is right of what an earlier pull has left there
+      const std::uint64_t left = std::max(each.cursor->offset, checked->proved_bytes());
+      *each.cursor = {};
+      if constexpr (requires { to.read_back(); }) {
+        xxhash_digest all;
+        const std::uint64_t there = proved_prefix(*by, to.read_back(), left, all);
+        if (there > 0)
+          *each.cursor = {of.model.id, to.fingerprint() != 0 ? to.fingerprint() : of.model.fingerprint,
+                          of.model.version, there, all.digest()};
+      }
+      checked->go_on(each.cursor->offset, i + 1 == from.size());
+      return Net::pull(detail::source_of(from[i]), of.model, *checked, each);
+    };
+    const auto done = step();
+    if (done) {
+      out.last = *done;
+      out.source = i;
+      return out;
+    }
+    if (!first) first = done.error();
+    if (detail::is_own_fault(done.error().code)) break;
+    if (done.error().code == errc::digest_mismatch) out.wrong |= std::uint64_t{1} << std::min<std::size_t>(i, 63);
+  }
+  if (checked) checked->give_up(*first);
+  return failure(*first);
+}
+
+}  // namespace tensorpull

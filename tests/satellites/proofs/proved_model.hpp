@@ -1,0 +1,85 @@
+// A model with its tree, owners of it, and owners that lie.
+#pragma once
+
+#include <tensorpull/satellites/proofs/proved_pull.hpp>
+
+#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/tensors/tensor_list.hpp>
+
+#include "support/models.hpp"
+#include "support/results.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace test::proved {
+
+using tp::operator""_KiB;
+using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<24_KiB>, tp::loopback>;  // no chunk is a group
+
+/// One tensor of bytes, so that the image is of any length from 72 on.
+inline model bytes_model(std::uint64_t bytes, std::uint64_t seed, std::string name = "w") {
+  model m;
+  m.add(std::move(name), dtype::u8, {bytes}).ready();
+  return std::move(m.fill(seed));
+}
+/// The bytes of its only tensor.
+inline byte_span data(model& m) {
+  const auto to = m.destination();
+  return {to.address(0), static_cast<std::size_t>(to.schema->data_bytes())};
+}
+inline const_byte_span data(const model& m) {
+  const auto from = m.source();
+  return {from.address(0), static_cast<std::size_t>(from.schema->data_bytes())};
+}
+inline tp::blake3_value blake3_of(const_byte_span bytes) {
+  tp::blake3_hash h;
+  h.update(bytes);
+  return h.value();
+}
+
+using owners_list = std::vector<std::unique_ptr<net::downloader>>;
+template <class... Owner>
+owners_list owners_of(Owner... each) {
+  owners_list all;
+  (all.push_back(std::move(each)), ...);
+  return all;
+}
+inline std::vector<net::downloader*> sources(const owners_list& all) {
+  std::vector<net::downloader*> out;
+  for (const auto& one : all) out.push_back(one.get());
+  return out;
+}
+
+/// A model, its tree, and the reference that its recipients are given.
+struct published {
+  model now;
+  tp::proof_tree tree;
+  tp::proved_reference ref;
+
+  explicit published(model m) : now(std::move(m)), tree(*tp::proof_tree::make(now.source())) {
+    ref.model = {{1, 2}, *tp::image_version<tp::xxhash_digest>(now.source()), 0};
+    ref.root = tree.root();
+    ref.image_bytes = tree.image_bytes();
+    if (!tree.is_root_alone()) ref.tree = {{3, 4}, *tp::image_version<tp::xxhash_digest>(tree.image().source()), 0};
+  }
+  /// `with`, `and_tree`: published in place of the model, and in place of its tree, under their references.
+  std::unique_ptr<net::downloader> owner(const model* with = nullptr,
+                                         const tp::dynamic_image* and_tree = nullptr) const {
+    auto made = std::make_unique<net::downloader>();
+    tp::publish_options how;
+    how.id = ref.model.id;
+    how.version = ref.model.version;
+    EXPECT_TRUE(succeeded(made->add_image((with != nullptr ? *with : now).source(), how)));
+    if (ref.tree.id) {
+      how.id = ref.tree.id;
+      how.version = ref.tree.version;
+      EXPECT_TRUE(succeeded(made->add_image((and_tree != nullptr ? *and_tree : tree.image()).source(), how)));
+    }
+    return made;
+  }
+};
+
+}  // namespace test::proved
