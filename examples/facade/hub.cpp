@@ -35,7 +35,7 @@ std::string in_small_letters(std::string_view text) {
   return out;
 }
 
-/// A file as the hub states it. It is proved by its SHA-256, or, if Git has it itself, by its blob's ID.
+/// A file as the hub states it. Its digest is the SHA-256, or, if Git has it itself, its blob's ID.
 struct hub_entry {
   std::string path{}, sha256{}, blob{};
   std::optional<std::uint64_t> bytes{};
@@ -133,9 +133,9 @@ class list_reader final : public nlohmann::json_sax<nlohmann::json> {
 };
 
 /// A digest that is computed as bytes come.
-class proof {
+class file_digest {
  public:
-  explicit proof(const hub_entry& e) : wanted_(in_small_letters(e.sha256.empty() ? e.blob : e.sha256)) {
+  explicit file_digest(const hub_entry& e) : wanted_(in_small_letters(e.sha256.empty() ? e.blob : e.sha256)) {
     const bool sha256 = !e.sha256.empty();
     ready_ = context_ != nullptr && EVP_DigestInit_ex(context_.get(), sha256 ? EVP_sha256() : EVP_sha1(), nullptr) == 1;
     if (const std::string head = "blob " + std::to_string(*e.bytes) + '\0'; !sha256)
@@ -144,7 +144,7 @@ class proof {
   void update(std::span<const std::byte> bytes) noexcept {
     ready_ = ready_ && EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1;
   }
-  bool holds() {
+  bool agrees() {
     std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
     unsigned size = 0;
     if (!ready_ || EVP_DigestFinal_ex(context_.get(), digest.data(), &size) != 1) return false;
@@ -214,7 +214,7 @@ class hub {
   result<void> look(hub_entry& e) {
     if (e.known()) return {};
     const auto asked = from_.head(target(e), [&](const http_statement& s) -> result<void> {
-      if (const auto ok = agrees(e, s); !ok) return ok;
+      if (const auto ok = check(e, s); !ok) return ok;
       if (!e.bytes && s.bytes) e.bytes = s.bytes;
       if (e.sha256.empty() && is_hex(s.etag, 64)) e.sha256 = s.etag;
       if (e.blob.empty() && is_hex(s.etag, 40)) e.blob = s.etag;
@@ -226,15 +226,15 @@ class hub {
   }
 
   // What receive_files asks.
-  tensorpull::facade::proof proof(std::size_t i) const { return facade::proof(list_.files[i]); }
+  file_digest digest(std::size_t i) const { return file_digest(list_.files[i]); }
   result<void> fetch(std::size_t i, std::uint64_t from, const file_sink& take) {
     const hub_entry& e = list_.files[i];
-    return from_.get(target(e), from, *e.bytes, [&](const http_statement& s) { return agrees(e, s); }, take);
+    return from_.get(target(e), from, *e.bytes, [&](const http_statement& s) { return check(e, s); }, take);
   }
 
  private:
   /// Whether the hub's own statements about a file are those of its list. A mirror may have entity tags of its own.
-  result<void> agrees(const hub_entry& e, const http_statement& s) const {
+  result<void> check(const hub_entry& e, const http_statement& s) const {
     if (!s.commit.empty() && in_small_letters(s.commit) != list_.commit)
       return failure(errc::stale_version, 0, std::string_view("another commit"));
     const bool other_digest = (is_hex(s.etag, 64) && !e.sha256.empty() && !same(s.etag, e.sha256)) ||

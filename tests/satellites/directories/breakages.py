@@ -20,10 +20,10 @@ BREAKAGES = [
     ("satellites/directories/receive_directory.hpp", "if (bytes() > options_.max_bytes) return failure(errc::too_large, bytes(), path);", "", FILE, "*More_than_is_allowed*"),
     ("satellites/directories/detail/open_files.hpp", "while (!made && (errno == EMFILE || errno == ENFILE))", "while (false)", FILE, "*all_descriptors*"),
     ("satellites/directories/directory_image.hpp", "std::string_view(changed->path), reason)", "std::string_view(changed->path), 0)", FILE, "*may_not_be_read*"),
-    ("satellites/directories/receive_files.hpp", "good = proof.holds();", "good = true;", "satellites/directories/receive_files", "*Other_bytes*"),
+    ("satellites/directories/receive_files.hpp", "good = digest.agrees();", "good = true;", "satellites/directories/receive_files", "*Other_bytes*"),
     ("satellites/directories/receive_files.hpp", "there < entries[k].size_bytes() ? there : 0;", "0;", "satellites/directories/receive_files", "*byte_of_a_file*"),
-    ("satellites/directories/receive_files.hpp", "part.size(k) == size ? holds(fd) : result<bool>(false)", "result<bool>(part.size(k) == size)", "satellites/directories/receive_files", "*another_version*"),
+    ("satellites/directories/receive_files.hpp", "part.size(k) == size ? agrees(fd) : result<bool>(false)", "result<bool>(part.size(k) == size)", "satellites/directories/receive_files", "*another_version*"),
     ("satellites/directories/receive_files.hpp", "if (bytes.size() > size - at) return", "if (false) return", "satellites/directories/receive_files", "*More_bytes*"),
     ("satellites/directories/receive_files.hpp", "if (list.size() > how.max_files)", "if (false)", "satellites/directories/receive_files", "*lead_elsewhere*"),
-    ("satellites/directories/receive_files.hpp", "good = holds(part.descriptor(k));", "", "satellites/directories/receive_files", "*A_base_that_changes*"),
+    ("satellites/directories/receive_files.hpp", "good = agrees(part.descriptor(k));", "", "satellites/directories/receive_files", "*A_base_that_changes*"),
 ]

@@ -1,4 +1,5 @@
-// A directory of files that a program fetches itself: complete and proved, or not there; gone on with at a file's byte.
+// A directory of files that a program fetches itself: complete and compared, or not there; gone on with at a file's
+// byte.
 #include <tensorpull/satellites/directories/receive_files.hpp>
 
 #include "support/own_folder.hpp"
@@ -47,12 +48,12 @@ tree read(const fs::path& at) {
 /// Where the files are, and what was asked of it.
 class source {
  public:
-  struct proof_of {
+  struct digest_of_file {
     tp::xxh3_64 hash{};
     std::uint64_t wanted;
     const std::function<void()>* held = nullptr;
     void update(std::span<const std::byte> bytes) { hash.update(bytes); }
-    bool holds() const {
+    bool agrees() const {
       if (held != nullptr && *held) (*held)();
       return hash.digest() == wanted;
     }
@@ -66,7 +67,7 @@ class source {
     std::reverse(list_.begin(), list_.end()), std::reverse(paths_.begin(), paths_.end());
     return list_;
   }
-  proof_of proof(std::size_t i) const {
+  digest_of_file digest(std::size_t i) const {
     return {.wanted = digest_of(stated.at(std::string(paths_[i]))), .held = &held};
   }
   tp::result<void> fetch(std::size_t i, std::uint64_t from, const tp::file_sink& take) {
@@ -86,7 +87,7 @@ class source {
 
   tree files, stated;  // what is given, and what the list has
   std::vector<std::string> asked;
-  std::function<void()> held;  // called when all bytes have been fed to a proof
+  std::function<void()> held;  // called when all bytes have been fed to a digest
   std::size_t left = ~std::size_t{0};  // pieces before the connection is lost
 
  private:
@@ -166,7 +167,7 @@ TEST_F(ReceiveFiles, Bytes_of_another_version_in_the_part_are_fetched_anew) {
   EXPECT_EQ(last, done->bytes);
 }
 
-TEST_F(ReceiveFiles, Other_bytes_than_those_that_are_proved_have_no_name) {
+TEST_F(ReceiveFiles, Other_bytes_than_those_of_the_digest_have_no_name) {
   from.files["model.bin"][69'999] ^= 1;
   expect_error(errc::digest_mismatch, "model.bin");
   EXPECT_TRUE(fs::exists(part)) << "the others are right";
@@ -185,10 +186,10 @@ TEST_F(ReceiveFiles, More_bytes_and_fewer_than_the_list_says_are_refused) {
   expect_error(errc::connection_lost, "model.bin");
 }
 
-TEST_F(ReceiveFiles, An_empty_file_is_proved_too) {
+TEST_F(ReceiveFiles, An_empty_file_is_compared_too) {
   struct liar : source {
     using source::source;
-    proof_of proof(std::size_t) const { return {.wanted = 1}; }
+    digest_of_file digest(std::size_t) const { return {.wanted = 1}; }
   } lies(tree{{"empty", ""}});
   const auto done = tp::receive_files(lies, lies.list(), here.string(), {.fsync = false});
   ASSERT_FALSE(done);
@@ -247,7 +248,7 @@ TEST_F(ReceiveFiles, Names_that_lead_elsewhere_or_are_one_are_refused_and_too_mu
   EXPECT_FALSE(fs::exists(part)) << "nothing had arrived";
 }
 
-TEST_F(ReceiveFiles, What_is_there_is_proved_until_it_is_told_to_end) {
+TEST_F(ReceiveFiles, What_is_there_is_compared_until_it_is_told_to_end) {
   ASSERT_TRUE(receive());
   std::stop_source stop;
   stop.request_stop();

@@ -28,16 +28,16 @@ using file_sink = std::function<result<void>(std::span<const std::byte>)>;
 
 namespace detail {
 
-/// Feeds the first bytes of an open file to a proof.
-template <class Proof>
-result<void> prove_file(Proof& proof, int fd, std::uint64_t bytes, std::string_view name, const stop_token& stop) {
+/// Feeds the first bytes of an open file to a digest.
+template <class Digest>
+result<void> feed_file(Digest& digest, int fd, std::uint64_t bytes, std::string_view name, const stop_token& stop) {
   std::vector<std::byte> some(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, 256 * 1024)));
   for (std::uint64_t at = 0; at < bytes;) {
     if (stop.stop_requested()) return failure(errc::cancelled);
     const std::span piece = std::span(some).first(smaller(bytes - at, some.size()));
     if (const int system = read_all(fd, at, piece); system != 0)
       return system == file_ends ? failure(errc::io, at, name) : file_failure(system, name, at);
-    proof.update(piece);
+    digest.update(piece);
   }
   return {};
 }
@@ -73,22 +73,22 @@ result<directory_receipt> receive_listed(Files& files, std::span<const listed_fi
   std::vector<std::size_t> missing;
   for (std::size_t k = 0; k < entries.size(); ++k) {
     const std::uint64_t size = entries[k].size_bytes();
-    const auto holds = [&](int fd) -> result<bool> {
-      auto proof = files.proof(of[k]);
-      if (const auto fed = prove_file(proof, fd, size, entries[k].name, stop); !fed) return failure(fed.error());
-      return proof.holds();
+    const auto agrees = [&](int fd) -> result<bool> {
+      auto digest = files.digest(of[k]);
+      if (const auto fed = feed_file(digest, fd, size, entries[k].name, stop); !fed) return failure(fed.error());
+      return digest.agrees();
     };
     const int fd = part.descriptor(k);
     if (fd < 0) return file_failure(errno, entries[k].name);
-    auto good = part.size(k) == size ? holds(fd) : result<bool>(false);
+    auto good = part.size(k) == size ? agrees(fd) : result<bool>(false);
     if (!good) return failure(good.error());
     if (const std::string name(entries[k].name); !*good && *base)
       if (const file_descriptor from = open_regular(base->get(), name.c_str(), size)) {
-        good = holds(from.get());
+        good = agrees(from.get());
         if (!good && good.error().code == errc::cancelled) return failure(good.error());
         if (good && *good) {
           if (const auto copied = part.copy(k, from.get(), size); !copied) return failure(copied.error());
-          good = holds(part.descriptor(k));  // the base is others' to change meanwhile
+          good = agrees(part.descriptor(k));  // the base is others' to change meanwhile
         }
       }
     if (!good || !*good) missing.push_back(k);
@@ -100,20 +100,20 @@ result<directory_receipt> receive_listed(Files& files, std::span<const listed_fi
     const std::uint64_t size = entries[k].size_bytes();
     std::uint64_t from = begun(k);
     for (bool good = false; !good;) {
-      auto proof = files.proof(of[k]);
-      if (const auto fed = prove_file(proof, part.descriptor(k), from, name, stop); !fed) return failure(fed.error());
+      auto digest = files.digest(of[k]);
+      if (const auto fed = feed_file(digest, part.descriptor(k), from, name, stop); !fed) return failure(fed.error());
       std::uint64_t at = from;
       const auto write = [&](std::span<const std::byte> bytes) -> result<void> {
         if (bytes.size() > size - at) return failure(errc::wrong_payload, at, name);
         if (const auto ok = part.write(k, at, bytes); !ok) return ok;
-        proof.update(bytes);
+        digest.update(bytes);
         if (how.landed) how.landed(landed_range{done, bytes.size(), total});
         at += bytes.size(), done += bytes.size();
         return {};
       };
       if (const auto fetched = files.fetch(of[k], from, write); !fetched) return failure(fetched.error());
       if (at != size) return failure(errc::connection_lost, at, name);
-      good = proof.holds();
+      good = digest.agrees();
       if (!good && from == 0) return failure(errc::digest_mismatch, 0, name);
       if (good) continue;
       out.kept -= from, done -= size, from = 0;  // an earlier transfer has left bytes of another version
@@ -127,14 +127,15 @@ result<directory_receipt> receive_listed(Files& files, std::span<const listed_fi
 }  // namespace detail
 
 /// Receives the files of a list into a directory. Of `Files`:
-///  - proof(i): an object with update(bytes), which is fed all bytes of file i in their order, and holds(), which gives
+///  - digest(i): an object with update(bytes), which is fed all bytes of file i in their order, and agrees(), which
+///  gives
 ///    whether they are the file's;
 ///  - fetch(i, from, sink) -> result<void>: gives the bytes of file i from `from` on to a file_sink, in their order.
-/// Both count as the list does. The part that an earlier call has left is gone on with, at a file's byte; if the whole
-/// of a file then does not hold, it is fetched once more from its first byte. The part stays if this fails, and the
-/// next call fetches only what does not hold. In the receipt, `last` has the outcome alone. Errors: those of fetch;
-/// digest_mismatch, with the file's path; wrong_payload: more bytes than the list has; those of receive_directory for
-/// names and files.
+/// Both count as the list does. The part that an earlier call has left is gone on with, at a file's byte; if the digest
+/// of the whole file then differs, it is fetched once more from its first byte. The part stays if this fails, and the
+/// next call fetches only the files that are not right. In the receipt, `last` has the outcome alone. Errors: those of
+/// fetch; digest_mismatch, with the file's path; wrong_payload: more bytes than the list has; those of
+/// receive_directory for names and files.
 template <class Files>
 [[nodiscard]] result<directory_receipt> receive_files(Files& files, std::span<const listed_file> list,
                                                       std::string_view path, const directory_options& how = {},
