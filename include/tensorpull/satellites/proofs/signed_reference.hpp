@@ -35,13 +35,13 @@ struct reference_claims {
 struct reference_demands {
   std::string_view federation{};  ///< its own; empty: that of the key
   std::uint64_t least_round = 0;  ///< no earlier one
-  std::uint64_t now = 0;  ///< seconds since 1970
+  std::uint64_t now = ~std::uint64_t{0};  ///< seconds since 1970; if it is left out, every reference has expired
 };
 
 namespace detail {
 using signing_ptr = openssl_ptr<EVP_MD_CTX, EVP_MD_CTX_free>;
 
-constexpr bool is_printable(std::string_view text) noexcept {
+constexpr bool has_visible_text(std::string_view text) noexcept {
   for (const char c : text)
     if (c < ' ' || c > '~') return false;
   return true;
@@ -80,6 +80,7 @@ inline std::string claims_text(const reference_claims& c) {
   line("round", decimal(c.round).view());
   line("expires", decimal(c.expires).view());
   line("model", to_digits(c.of.model).view());
+  line("schema", hex_digits(c.of.model.fingerprint).view());
   line("tree", to_digits(c.of.tree).view());
   line("root", root);
   line("bytes", decimal(c.of.image_bytes).view());
@@ -109,20 +110,27 @@ inline bool take_reference(std::optional<std::string_view> value, reference& to)
   to = *ref;
   return true;
 }
+/// As take_hex, of a word.
+inline bool take_schema(std::optional<std::string_view> value, std::uint64_t& to) noexcept {
+  return value && take_word(*value, to);
+}
 inline bool has_right_sizes(const reference_claims& c) noexcept {
-  return !c.federation.empty() && c.federation.size() <= 255 && c.note.size() <= 1024 && is_printable(c.federation) &&
-         c.federation.find(' ') == std::string::npos && is_printable(c.note) && c.of.model.version != 0;
+  return !c.federation.empty() && c.federation.size() <= 255 && c.note.size() <= 1024 &&
+         has_visible_text(c.federation) && c.federation.find(' ') == std::string::npos && has_visible_text(c.note) &&
+         c.of.model.version != 0;
 }
 }  // namespace detail
 
 /// A private key of Ed25519. Movable.
 class signing_key {
  public:
-  /// From PKCS #8 in PEM, as `openssl genpkey -algorithm ed25519` writes it. Errors: bad_file, io, with its name.
+  /// From PKCS #8 in PEM without a password, as `openssl genpkey -algorithm ed25519` writes it. Error: bad_file, with
+  /// its name.
   static result<signing_key> read(const pem_source& from) noexcept {
     auto in = detail::open_pem(from);
     if (!in) return failure(in.error());
-    detail::key_ptr key(PEM_read_bio_PrivateKey(in->get(), nullptr, nullptr, nullptr));
+    std::string_view none;
+    detail::key_ptr key(PEM_read_bio_PrivateKey(in->get(), nullptr, detail::give_password, &none));
     ERR_clear_error();
     if (key == nullptr || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519)
       return failure(errc::bad_file, 0, detail::name_of(from, "key"));
@@ -176,7 +184,8 @@ class trusted_keys {
         if (line.ends_with('\r')) line.remove_suffix(1);
         if (line.empty() || line[0] == '#') continue;
         const std::size_t space = line.find(' ');
-        if (space == 0 || space == line.npos || number > most) return failure(errc::bad_file, number);
+        if (space == 0 || space == line.npos || number > most || !detail::has_visible_text(line))
+          return failure(errc::bad_file, number);
         std::string_view key = line.substr(space + 1);
         const bool revoked = key.ends_with(" revoked");
         if (revoked) key.remove_suffix(8);
@@ -242,6 +251,7 @@ inline result<reference_claims> verify_reference(std::string_view text, const tr
     if (!detail::take_decimal(detail::take_line(left, "round"), c.round) ||
         !detail::take_decimal(detail::take_line(left, "expires"), c.expires) ||
         !detail::take_reference(detail::take_line(left, "model"), c.of.model) ||
+        !detail::take_schema(detail::take_line(left, "schema"), c.of.model.fingerprint) ||
         !detail::take_reference(detail::take_line(left, "tree"), c.of.tree) ||
         !root_of(detail::take_line(left, "root")) ||
         !detail::take_decimal(detail::take_line(left, "bytes"), c.of.image_bytes))

@@ -8,10 +8,10 @@
 #include <tensorpull/protocol/detail/reply_writer.hpp>
 #include <tensorpull/satellites/http/owner/detail/answer_text.hpp>
 #include <tensorpull/satellites/http/owner/detail/frameless_end.hpp>
-#include <tensorpull/satellites/http/owner/detail/image_part.hpp>
 #include <tensorpull/satellites/http/owner/detail/input_window.hpp>
 #include <tensorpull/satellites/http/owner/detail/metrics_page.hpp>
 #include <tensorpull/satellites/http/owner/detail/owner_coverage.hpp>
+#include <tensorpull/satellites/http/owner/detail/served_bytes.hpp>
 #include <tensorpull/satellites/http/owner/detail/status_views.hpp>
 #include <tensorpull/satellites/http/owner/http_shared.hpp>
 
@@ -261,9 +261,9 @@ class owner_endpoint : public frameless_end {
     m.kind = frame_kind::describe;
     m.ref = q.key, m.version = q.version, m.recipient = q.recipient;
     publication_facts facts;
-    image_part given;
+    served_bytes given;
     const status found = q.key ? owner_->look(peer_, m, facts, who(),
-                                              [&](const image_schema& schema) { given = part_for(q, schema); })
+                                              [&](const image_schema& schema) { given = bytes_for(q, schema); })
                                : status::unknown_reference;
     if (found != status::ok) return refuse_as(found, head);
     if (!given.is_there) return say(404, "there is no file of that name\n", head);

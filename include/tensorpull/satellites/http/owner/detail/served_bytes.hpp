@@ -16,18 +16,18 @@
 namespace tensorpull::detail {
 
 /// Bytes of an image that a request is about.
-struct image_part {
+struct served_bytes {
   bool is_there = true;
   std::uint64_t begin = 0, end = 0;
   optional<std::uint64_t> digest{};  // XXH3-64 of them, if it is known
 };
-inline image_part part_for(const http_request& q, const image_schema& schema) noexcept {
+inline served_bytes bytes_for(const http_request& q, const image_schema& schema) noexcept {
   if (q.route == http_route::image) return {true, 0, schema.image_bytes, {}};
   if (q.route == http_route::files) return {true, 8, schema.header_bytes, {}};  // behind the length of its text
   const std::size_t i = find_tensor(schema, q.file());
   if (i == schema.tensor_count) return {false};
   const tensor_entry& t = schema.tensors[i];
-  image_part part{true, schema.header_bytes + t.begin, schema.header_bytes + t.end, {}};
+  served_bytes part{true, schema.header_bytes + t.begin, schema.header_bytes + t.end, {}};
   const std::string_view digests = tensor_digests_of(schema);
   if (!digests.empty()) part.digest = stated_tensor_digest(digests, i);
   return part;
