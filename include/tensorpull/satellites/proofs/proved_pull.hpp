@@ -100,7 +100,7 @@ result<proof> download_proof(Where&& where, const proved_reference& of, const pr
 /// the last one). The receipt names those that lied, and `last` is of a `completed` pull whatever the pipeline
 /// compares. `from`: what Net::pull takes, such as addresses, or pointers to such. To an owner it is one recipient.
 ///
-/// Errors: the first owner's, if none could do it, and `options.cursor` is then behind what is proved;
+/// Errors: the first owner's, if none could do it, and `options.cursor` still counts what is proved;
 /// not_verifiable: some tensors are asked for by name; schema_mismatch: the reference states another schema than the
 /// consumer takes; cancelled, io, disk_full, out_of_memory, invalid_argument: at once. Memory: the values
 /// (proof_options), 2.2 KiB, and a slice of 4 KiB if an owner is replaced. Cost: a pass of BLAKE3; what has landed is
