@@ -115,7 +115,7 @@ BREAKAGES = [
     ("protocol/recipient/detail/requested_part.hpp", "if ((Limits::slices && sounds_) || m.ranges.size()", "if (m.ranges.size()", "protocol/slices", "*nobody_named*"),
     ("protocol/owner/detail/digests.hpp", "if (e.worth < least->worth) least = &e;", "if (e.bytes < least->bytes) least = &e;", "protocol/slices", "*for_those_of_few*"),
     ("protocol/owner/detail/subset.hpp", "store_le64(one + 16, part.begin);", "store_le64(one + 16, 0);", "protocol/slices", "*look_like_it*"),
-    ("protocol/owner/detail/subset_digests.hpp", "hash_of(key_, m.names, m.slices)", "hash_of(key_, m.names)", "protocol/slices", "*other_digests*"),
+    ("protocol/owner/detail/subset_digests.hpp", "hash_of(key_, m.names, m.slices)", "hash_of(key_, m.names, {})", "protocol/slices", "*other_digests*"),
     ("protocol/recipient/detail/requested_part.hpp", "request > most || answer > most", "request > most", "protocol/subset", "*many_short_names*"),
     ("messages/tensor_decomposer.hpp", "size.inline_up_to > Threshold::bytes ? Threshold::bytes : size.inline_up_to / 2", "0", "messages/tensor_decomposer", "*cannot_hold*"),
     ("messages/tensor_decomposer.hpp", "size.status.error().code == errc::does_not_fit &&", "false &&", "messages/tensor_decomposer", "*cannot_hold*"),

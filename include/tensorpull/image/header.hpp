@@ -107,8 +107,11 @@ class text_window {
 
   constexpr void put(std::string_view text) noexcept {
     if (skips(text.size())) return;
-    text = text.substr(static_cast<std::size_t>(skip_), out_.size() - written_);
-    for (const char c : text) put_now(c);
+    text.remove_prefix(static_cast<std::size_t>(skip_));  // substr() may throw, and brings a heap to small machines
+    for (const char c : text) {
+      if (full()) break;
+      put_now(c);
+    }
     skip_ = 0;
   }
   constexpr void put(char c) noexcept {
