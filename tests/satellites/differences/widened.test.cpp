@@ -5,6 +5,7 @@
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/consumers/land.hpp>
+#include <tensorpull/consumers/tee.hpp>
 #include <tensorpull/satellites/differences/difference.hpp>
 #include <tensorpull/satellites/differences/widened.hpp>
 #include <tensorpull/tensorpull.hpp>
@@ -13,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -485,6 +487,29 @@ TYPED_TEST(Widened, An_average_goes_on_where_an_update_stopped_and_refuses_what_
   const auto refused = pulled<1000>(bad->model(), *wide);
   ASSERT_EQ(code_of(refused), errc::value_out_of_range);
   EXPECT_EQ(average->schema().tensors[average->updates()[0].refused_tensor].name, "F32.17");
+}
+
+TYPED_TEST(Widened, A_model_and_an_average_have_one_step_from_one_transfer) {
+  some_model base({dtype::f64, dtype::f32}), now = base.stepped(2, 1e-2), landed = base, averaged = base;
+  auto d = narrowed<TypeParam>(now, base);
+  ASSERT_TRUE(d);
+  auto from = base.image(), to_landed = landed.image(), to_averaged = averaged.image();
+  auto buffers = chunk_buffers::make(64_KiB, 1);
+  auto average = weighted_average<>::make(to_averaged.destination(), *buffers, {.base = from.source()});
+  ASSERT_TRUE(average);
+  weighted_average<>::update update(*average, 1, {recipient_id{1}, 1});
+  land landing(to_landed.destination());
+  tensorpull::tee both(landing, update);
+  auto wide = widened<decltype(both), TypeParam>::make(both, from.source(), 1000);
+  ASSERT_TRUE(wide);
+  const auto done = pulled<1000>(d->model(), *wide);
+  ASSERT_TRUE(succeeded(done));
+  ASSERT_TRUE(average->finish());
+  const some_model expected = advanced<TypeParam>(now, base);
+  EXPECT_TRUE(landed == expected);
+  for (std::size_t i = 0; i < expected.names.size(); ++i)
+    for (std::size_t k = 0; k < expected.counts[i] && expected.types[i] == dtype::f64; ++k)
+      EXPECT_NEAR(std::bit_cast<double>(averaged.memory[i][k]), std::bit_cast<double>(expected.memory[i][k]), 1e-12);
 }
 
 TYPED_TEST(Widened, A_damaged_chunk_that_was_moved_in_part_passes_when_it_comes_again) {
