@@ -65,7 +65,13 @@ constexpr std::uint64_t entry_text_length(const tensor_entry& entry) noexcept {
 
 /// A value may be megabytes, such as the digests of all tensors, and is written in windows: it is counted once.
 constexpr std::uint64_t value_text_length(const metadata_entry& pair) noexcept {
-  return pair.text_bytes != 0 ? pair.text_bytes : json_length(pair.value);
+  const std::uint64_t counted = pair.text_bytes;
+  return counted != 0 ? counted : json_length(pair.value);
+}
+/// Whether its value is known to have no character to escape.
+constexpr bool value_is_plain(const metadata_entry& pair) noexcept {
+  const std::uint64_t counted = pair.text_bytes;
+  return counted != 0 && counted == pair.value.size();
 }
 constexpr std::uint64_t pair_text_length(const metadata_entry& pair) noexcept {
   return json_length(pair.key) + value_text_length(pair) + std::string_view(R"("":"")").size();
@@ -108,19 +114,18 @@ class text_window {
   constexpr void put(std::string_view text) noexcept {
     if (skips(text.size())) return;
     text.remove_prefix(static_cast<std::size_t>(skip_));  // substr() may throw, and brings a heap to small machines
-    for (const char c : text) {
-      if (full()) break;
-      put_now(c);
-    }
     skip_ = 0;
+    for (const char* c = text.data(); c != text.data() + text.size() && !full();)
+      out_[written_++] = static_cast<std::byte>(*c++);
   }
   constexpr void put(char c) noexcept {
     if (!skips(1)) put_now(c);
   }
-  constexpr void put_string(std::string_view text) noexcept {
+  /// `plain`: it has no character to escape, so what lies before the window is passed over at once.
+  constexpr void put_string(std::string_view text, bool plain = false) noexcept {
     put('"');
+    if (plain) put(text), text = {};
     for (const char c : text) {
-      if (full()) return;
       const char escape = json_escape(c);
       if (escape == '\0') put(c);
       else if (put('\\'), put(escape); escape == 'u') {
@@ -163,13 +168,7 @@ constexpr void put_metadata(text_window& window, std::span<const metadata_entry>
     if (window.skips(pair_text_length(pair))) continue;
     window.put_string(pair.key);
     window.put(':');
-    if (pair.text_bytes != pair.value.size()) {
-      window.put_string(pair.value);
-    } else {  // it has no escapes, so what lies before the window is passed over at once
-      window.put('"');
-      window.put(pair.value);
-      window.put('"');
-    }
+    window.put_string(pair.value, value_is_plain(pair));
   }
   window.put('}');
 }

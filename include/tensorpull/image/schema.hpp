@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 namespace tensorpull {
 
@@ -61,12 +62,22 @@ struct tensor_entry {
   constexpr std::span<const std::uint64_t> extents() const noexcept { return {shape, std::size_t{rank}}; }
 };
 
+namespace detail {
+/// Stands for the length of a value's text where none is kept: no value of a machine of 32 bits is so long that it
+/// should not be counted again.
+struct uncounted_text {
+  constexpr uncounted_text& operator=(std::uint64_t) noexcept { return *this; }
+  constexpr operator std::uint64_t() const noexcept { return 0; }
+};
+using text_count = std::conditional_t<(sizeof(std::size_t) > 4), std::uint64_t, uncounted_text>;
+}  // namespace detail
+
 /// One pair of the header's `__metadata__`.
 struct metadata_entry {
   std::string_view key;  ///< UTF-8
   std::string_view value;  ///< UTF-8
   /// of the value in a header, escapes and all; 0: it has not been counted. arrange() sets it.
-  std::uint64_t text_bytes = 0;
+  [[no_unique_address]] detail::text_count text_bytes{};
 };
 
 /// An image without its bytes. The tensors are in image order: dtype descending, then name bytewise, as
