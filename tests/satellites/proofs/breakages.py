@@ -25,7 +25,7 @@ BREAKAGES = [
     ("satellites/proofs/proved_pull.hpp", "if (!first || detail::is_own_fault(why)) first", "if (!first) first", "satellites/proofs/hostile_sources", "*A_stop_is_the_result*"),
     ("satellites/proofs/proved_pull.hpp", "if (!each.recipient) each.recipient =", "if (false) each.recipient =", "satellites/proofs/hostile_sources", "*counts_one*"),
     ("satellites/proofs/proved_pull.hpp", "of.model.fingerprint != to.fingerprint())", "false)", "satellites/proofs/hostile_sources", "*under_other_names*"),
-    ("satellites/proofs/signed_reference.hpp", "|| !detail::is_printable(line)", "", "satellites/proofs/signed_reference", "*another_kind*"),
+    ("satellites/proofs/signed_reference.hpp", "|| !detail::has_visible_text(line)", "", "satellites/proofs/signed_reference", "*another_kind*"),
     ("satellites/proofs/proved_pull.hpp", "code == errc::invalid_argument;", "code == errc::invalid_argument || code == errc::does_not_fit;", "satellites/proofs/hostile_sources", "*shorter_chunks*"),
     ("satellites/proofs/signed_reference.hpp", "if (revoked) return", "if (!good) return", "satellites/proofs/signed_reference", "*refused_by_name*"),
     ("satellites/proofs/signed_reference.hpp", "if (k.federation != c.federation) continue;", "", "satellites/proofs/signed_reference", "*refused_by_name*"),

@@ -227,6 +227,48 @@ class trusted_keys {
   std::vector<trusted> all_;
 };
 
+namespace detail {
+/// A signed reference before its signature was checked.
+struct signed_claims {
+  reference_claims claims;
+  std::string_view text;  ///< what was signed; a part of what was read
+  ed25519_signature signature{};
+};
+/// Reads one, whoever has signed it. Errors: bad_file, out_of_memory.
+inline result<signed_claims> read_signed(std::string_view text) noexcept {
+  if (text.size() > longest_signed_reference) return failure(errc::bad_file, text.size());
+  try {
+    signed_claims read;
+    reference_claims& c = read.claims;
+    std::string_view left = text;
+    const auto at = [&] { return text.size() - left.size(); };
+    const auto head = left.substr(0, signed_reference_head.size() + 1);
+    if (!head.ends_with('\n') || !head.starts_with(signed_reference_head)) return failure(errc::bad_file, 0);
+    left.remove_prefix(head.size());
+    const auto federation = take_line(left, "federation");
+    if (!federation) return failure(errc::bad_file, at());
+    c.federation = *federation;
+    const auto root_of = [&](std::optional<std::string_view> digits) { return digits && take_hex(*digits, c.of.root); };
+    if (!take_decimal(take_line(left, "round"), c.round) || !take_decimal(take_line(left, "expires"), c.expires) ||
+        !take_reference(take_line(left, "model"), c.of.model) ||
+        !take_schema(take_line(left, "schema"), c.of.model.fingerprint) ||
+        !take_reference(take_line(left, "tree"), c.of.tree) || !root_of(take_line(left, "root")) ||
+        !take_decimal(take_line(left, "bytes"), c.of.image_bytes))
+      return failure(errc::bad_file, at());
+    const auto note = take_line(left, "note");
+    if (!note) return failure(errc::bad_file, at());
+    c.note = *note;
+    read.text = text.substr(0, at());
+    const auto digits = take_line(left, "signature");
+    if (!digits || !take_hex(*digits, read.signature) || !left.empty() || !has_right_sizes(c))
+      return failure(errc::bad_file, at());
+    return read;
+  } catch (const std::bad_alloc&) {
+    return failure(errc::out_of_memory);
+  }
+}
+}  // namespace detail
+
 /// The claims of a signed reference, if a trusted key has signed exactly this text and it meets the demands. Errors:
 /// bad_file: no such text (longer than 4,096 bytes, its parts in another order, no number where one belongs);
 /// not_authenticated: its name is `signature` (no trusted key of this federation has signed it), `revoked` (one has
@@ -234,58 +276,28 @@ class trusted_keys {
 /// so the other names are true of a reference that a key has signed.
 inline result<reference_claims> verify_reference(std::string_view text, const trusted_keys& keys,
                                                  const reference_demands& demands) noexcept {
-  if (text.size() > detail::longest_signed_reference) return failure(errc::bad_file, text.size());
-  try {
-    reference_claims c;
-    std::string_view left = text;
-    const auto at = [&] { return text.size() - left.size(); };
-    const auto head = left.substr(0, detail::signed_reference_head.size() + 1);
-    if (!head.ends_with('\n') || !head.starts_with(detail::signed_reference_head)) return failure(errc::bad_file, 0);
-    left.remove_prefix(head.size());
-    const auto federation = detail::take_line(left, "federation");
-    if (!federation) return failure(errc::bad_file, at());
-    c.federation = *federation;
-    const auto root_of = [&](std::optional<std::string_view> digits) {
-      return digits && detail::take_hex(*digits, c.of.root);
-    };
-    if (!detail::take_decimal(detail::take_line(left, "round"), c.round) ||
-        !detail::take_decimal(detail::take_line(left, "expires"), c.expires) ||
-        !detail::take_reference(detail::take_line(left, "model"), c.of.model) ||
-        !detail::take_schema(detail::take_line(left, "schema"), c.of.model.fingerprint) ||
-        !detail::take_reference(detail::take_line(left, "tree"), c.of.tree) ||
-        !root_of(detail::take_line(left, "root")) ||
-        !detail::take_decimal(detail::take_line(left, "bytes"), c.of.image_bytes))
-      return failure(errc::bad_file, at());
-    const auto note = detail::take_line(left, "note");
-    if (!note) return failure(errc::bad_file, at());
-    c.note = *note;
-    const std::string_view that_is_signed = text.substr(0, at());
-    const auto digits = detail::take_line(left, "signature");
-    detail::ed25519_signature signature{};
-    if (!digits || !detail::take_hex(*digits, signature) || !left.empty() || !detail::has_right_sizes(c))
-      return failure(errc::bad_file, at());
-
-    bool revoked = false, good = false;
-    for (const auto& k : keys.all_) {
-      if (k.federation != c.federation) continue;
-      const detail::signing_ptr context(EVP_MD_CTX_new());
-      if (context == nullptr) return failure(errc::out_of_memory);
-      if (EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, k.key.get()) == 1 &&
-          EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(signature.data()), signature.size(),
-                           reinterpret_cast<const unsigned char*>(that_is_signed.data()), that_is_signed.size()) == 1)
-        (k.revoked ? revoked : good) = true;
-      ERR_clear_error();
-    }
-    if (revoked) return failure(errc::not_authenticated, 0, std::string_view("revoked"));
-    if (!good) return failure(errc::not_authenticated, 0, std::string_view("signature"));
-    if (!demands.federation.empty() && demands.federation != c.federation)
-      return failure(errc::not_permitted, 0, std::string_view("federation"));
-    if (c.round < demands.least_round) return failure(errc::not_permitted, c.round, std::string_view("round"));
-    if (demands.now >= c.expires) return failure(errc::not_permitted, c.expires, std::string_view("expires"));
-    return c;
-  } catch (const std::bad_alloc&) {
-    return failure(errc::out_of_memory);
+  auto read = detail::read_signed(text);
+  if (!read) return failure(read.error());
+  reference_claims& c = read->claims;
+  bool revoked = false, good = false;
+  for (const auto& k : keys.all_) {
+    if (k.federation != c.federation) continue;
+    const detail::signing_ptr context(EVP_MD_CTX_new());
+    if (context == nullptr) return failure(errc::out_of_memory);
+    if (EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, k.key.get()) == 1 &&
+        EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(read->signature.data()),
+                         read->signature.size(), reinterpret_cast<const unsigned char*>(read->text.data()),
+                         read->text.size()) == 1)
+      (k.revoked ? revoked : good) = true;
+    ERR_clear_error();
   }
+  if (revoked) return failure(errc::not_authenticated, 0, std::string_view("revoked"));
+  if (!good) return failure(errc::not_authenticated, 0, std::string_view("signature"));
+  if (!demands.federation.empty() && demands.federation != c.federation)
+    return failure(errc::not_permitted, 0, std::string_view("federation"));
+  if (c.round < demands.least_round) return failure(errc::not_permitted, c.round, std::string_view("round"));
+  if (demands.now >= c.expires) return failure(errc::not_permitted, c.expires, std::string_view("expires"));
+  return std::move(c);
 }
 
 }  // namespace tensorpull
