@@ -32,6 +32,7 @@ struct proof_options {
   /// Memory of the values of groups at most. They are of the finest level that fits: with 4 KiB, groups are a 64th to a
   /// 128th of the image, and of 64 KiB at least. A group of wrong bytes is the most that lands.
   std::uint64_t most_bytes = 4096;
+  std::uint64_t* wrong = nullptr;  ///< also set to proved_receipt::wrong, whether the pull completes or not; none: not
 };
 
 /// A pull's end, and which owners were not believed.
@@ -81,6 +82,7 @@ result<proof> download_proof(Where&& where, const proved_reference& of, const pr
       of_tree.slices = {};
       of_tree.version = 0;
       of_tree.cursor = nullptr;
+      of_tree.progress = {};
       if (const auto done = Net::pull(where, of.tree, to, of_tree); !done) return failure(done.error());
     }
     return proof::make(of.root, of.image_bytes, level, std::move(values));
@@ -104,6 +106,7 @@ result<proved_receipt> pull_proved(std::span<Where> from, const proved_reference
   if (options.by_name()) return failure(errc::not_verifiable);
   if (from.empty()) return failure(errc::invalid_argument);
   proved_receipt out;
+  if (how.wrong != nullptr) *how.wrong = 0;
   std::optional<proof> by;
   std::optional<proved<Consumer>> checked;
   std::optional<error> first;
@@ -140,6 +143,7 @@ result<proved_receipt> pull_proved(std::span<Where> from, const proved_reference
     if (!first) first = done.error();
     if (detail::is_own_fault(done.error().code)) break;
     if (done.error().code == errc::digest_mismatch) out.wrong |= std::uint64_t{1} << std::min<std::size_t>(i, 63);
+    if (how.wrong != nullptr) *how.wrong = out.wrong;
   }
   if (checked) checked->give_up(*first);
   return failure(*first);
