@@ -150,7 +150,7 @@ own_python() {
   /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv # a Python without them makes no environment
   echo python3-dev
 }
-of_satellites=(zlib1g-dev libcurl4-openssl-dev libnats-dev nats-server tinyproxy-bin haproxy curl:curl openssl:openssl)
+of_satellites=(zlib1g-dev libcurl4-openssl-dev libnats-dev nats-server tinyproxy-bin haproxy curl:curl openssl:openssl b3sum:b3sum)
 build_package=(pybind11==3.1.0 scikit-build-core==1.1.2)
 
 needs_ground() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" openssl:openssl; own_python; }
