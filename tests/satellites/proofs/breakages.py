@@ -13,6 +13,8 @@ BREAKAGES = [
     ("satellites/proofs/proved.hpp", "std::min(length, end_of_group(offset) - offset)", "length", "satellites/proofs/proved_pull", "*cannot_undo*"),
     ("satellites/proofs/proved.hpp", "if (d.image_bytes != by_.image_bytes()) return failure(errc::digest_mismatch, d.image_bytes);", "", "satellites/proofs/proved_pull", "*of_another_length*"),
     ("satellites/proofs/proved_pull.hpp", "if (done.error().code == errc::digest_mismatch) out.wrong |=", "out.wrong |=", "satellites/proofs/proved_pull", "*is_no_liar*"),
+    ("satellites/proofs/proved_pull.hpp", "if (how.wrong != nullptr) *how.wrong = out.wrong;", "", "satellites/proofs/proved_pull", "*All_lie*"),
+    ("satellites/proofs/proof_tree.hpp", "derived_id(\"tpproof\", model, 0)", "derived_id(\"tpproof\", {model.id}, 0)", "satellites/proofs/proof_tree", "ProofTreeId*"),
     ("satellites/proofs/signed_reference.hpp", "if (revoked) return", "if (!good) return", "satellites/proofs/signed_reference", "*refused_by_name*"),
     ("satellites/proofs/signed_reference.hpp", "if (k.federation != c.federation) continue;", "", "satellites/proofs/signed_reference", "*refused_by_name*"),
     ("satellites/proofs/signed_reference.hpp", "demands.now >= c.expires", "demands.now > c.expires", "satellites/proofs/signed_reference", "*refused_by_name*"),

@@ -17,7 +17,7 @@ using namespace test;
 struct pair_of_keys {
   std::string secret, shared;  // PEM; base64
 };
-pair_of_keys make_keys(int type = EVP_PKEY_ED25519) {
+pair_of_keys make_keys(int type = EVP_PKEY_ED25519, bool locked = false) {
   EVP_PKEY* raw = nullptr;
   EVP_PKEY_CTX* context = EVP_PKEY_CTX_new_id(type, nullptr);
   EXPECT_EQ(EVP_PKEY_keygen_init(context), 1);
@@ -32,7 +32,9 @@ pair_of_keys make_keys(int type = EVP_PKEY_ED25519) {
     return out;
   };
   BIO* out = BIO_new(BIO_s_mem());
-  EXPECT_EQ(PEM_write_bio_PrivateKey(out, key.get(), nullptr, nullptr, 0, nullptr, nullptr), 1);
+  EXPECT_EQ(PEM_write_bio_PrivateKey(out, key.get(), locked ? EVP_aes_128_cbc() : nullptr, nullptr, 0, nullptr,
+                                     const_cast<char*>("secret")),
+            1);
   pair_of_keys made;
   made.secret = text(out);
   out = BIO_new(BIO_s_mem());
@@ -166,6 +168,8 @@ TEST(SignedReference, Claims_of_another_form_are_not_signed) {
 TEST(SignedReference, Keys_of_another_kind_and_files_that_are_none) {
   EXPECT_EQ(code_of(tp::signing_key::read({.text = make_keys(EVP_PKEY_ED448).secret})), errc::bad_file);
   EXPECT_EQ(code_of(tp::signing_key::read({.text = std::string_view("nothing")})), errc::bad_file);
+  EXPECT_EQ(code_of(tp::signing_key::read({.text = make_keys(EVP_PKEY_ED25519, true).secret})), errc::bad_file)
+      << "nobody is asked for a password at the terminal";
   const std::string right = "hospitals " + ours().shared;
   for (const std::string& wrong :
        {std::string("hospitals"), " " + right, right + "x", right.substr(0, right.size() - 1),

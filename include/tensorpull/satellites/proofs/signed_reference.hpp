@@ -118,11 +118,13 @@ inline bool has_right_sizes(const reference_claims& c) noexcept {
 /// A private key of Ed25519. Movable.
 class signing_key {
  public:
-  /// From PKCS #8 in PEM, as `openssl genpkey -algorithm ed25519` writes it. Errors: bad_file, io, with its name.
+  /// From PKCS #8 in PEM, as `openssl genpkey -algorithm ed25519` writes it, without a password. Errors: bad_file, io,
+  /// with its name.
   static result<signing_key> read(const pem_source& from) noexcept {
     auto in = detail::open_pem(from);
     if (!in) return failure(in.error());
-    detail::key_ptr key(PEM_read_bio_PrivateKey(in->get(), nullptr, nullptr, nullptr));
+    std::string_view no_password;
+    detail::key_ptr key(PEM_read_bio_PrivateKey(in->get(), nullptr, detail::give_password, &no_password));
     ERR_clear_error();
     if (key == nullptr || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519)
       return failure(errc::bad_file, 0, detail::name_of(from, "key"));
