@@ -1,7 +1,7 @@
 """What tests/awake.py breaks of this satellite, as in tests/breakages.py."""
 
 BREAKAGES = [
-    ("satellites/http/owner/detail/owner_endpoint.hpp", "schema.header_bytes + t.end, {}};", "schema.image_bytes, {}};", "satellites/http/http_owner", "*is_a_file*"),
+    ("satellites/http/owner/detail/served_bytes.hpp", "schema.header_bytes + t.end, {}};", "schema.image_bytes, {}};", "satellites/http/http_owner", "*is_a_file*"),
     ("satellites/http/recipient/detail/http_exchange.hpp", "if (!moved_on && h.is_redirect()) {", "if (false) {", "satellites/http/http_far", "*redirect_is_followed*"),
     ("satellites/http/recipient/detail/http_exchange.hpp", "if (!moved_on && h.is_redirect()) {", "if (false) {", "satellites/http/http_far", "*from_elsewhere*"),
     ("satellites/http/recipient/detail/http_exchange.hpp", "requests_.go_to(std::move(place));", "if (place.text != requests_.origin().text) requests_.go_to(std::move(place));", "satellites/http/http_far", "*before_the_header*"),

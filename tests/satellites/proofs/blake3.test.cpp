@@ -108,6 +108,30 @@ TEST(Blake3, Each_vector_width_agrees_with_one_chunk_at_a_time) {
     }
 }
 
+TEST(Blake3, An_input_of_whole_chunks_has_one_value_however_it_is_cut) {
+  generator random(4);
+  const byte_vector bytes = random.bytes(256 * chunk_bytes);
+  for (const std::size_t chunks : {1u, 2u, 3u, 4u, 7u, 16u, 63u, 64u, 65u, 96u, 128u, 192u, 255u, 256u}) {
+    const auto some = const_byte_span(bytes).first(chunks * chunk_bytes);
+    tp::blake3_hash one;
+    for (std::size_t at = 0; at < some.size(); at += 100)
+      one.update(some.subspan(at, std::min<std::size_t>(100, some.size() - at)));
+    for (const std::size_t first :
+         {std::size_t{0}, std::size_t{1}, chunk_bytes, 2 * chunk_bytes, some.size() / 2, some.size() - 1}) {
+      if (first > some.size()) continue;
+      tp::blake3_lanes h;
+      h.update(some.first(first));
+      const auto copy = h;
+      h.update(some.subspan(first));
+      EXPECT_EQ(h.value(), one.value()) << chunks << ' ' << first;
+      (void)copy.value();
+      tp::blake3_lanes later = copy;
+      later.update({});
+      later.update(some.subspan(first));
+      EXPECT_EQ(later.value(), one.value());
+    }
+  }
+}
 TEST(Blake3, A_subtree_hashes_as_the_whole_does_there) {
   generator random(3);
   const byte_vector bytes = random.bytes(300'000);

@@ -25,12 +25,6 @@
 
 namespace tensorpull {
 
-/// The answers to the question whether anybody serves a subject.
-struct nats_presence {
-  std::uint32_t here = 0;    ///< answers of programs that serve it
-  std::uint32_t nobody = 0;  ///< reports of the server that nobody serves it
-};
-
 /// A datagram link over a NATS server. It sends to any subject, from an inbox of its own whose name has 128 random
 /// bits. It receives at its inbox and at the subjects that it serves. `MostBytes`: the longest datagram; a server
 /// usually allows 1 MiB.
@@ -150,8 +144,7 @@ class basic_nats_link {
         return failure(errc::not_permitted, 0, subject.view());
       if (detail::has_mail(rounds[0].echo.handle.get()) || may_not_publish(rounds.back().echo.subject)) return {};
       if (stop.stop_requested()) return failure(errc::cancelled);
-      const auto left = timeout -
-                        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+      const auto left = left_of(timeout, start);
       if (left.count() <= 0) return failure(errc::timed_out);
       turn(true, std::min(left, detail::wait_step));
     }
@@ -226,8 +219,7 @@ class basic_nats_link {
     const auto start = std::chrono::steady_clock::now();
     for (;;) {
       const io_ready ready{read && has_mail(), write && writable()};
-      const auto left = timeout -
-                        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+      const auto left = left_of(timeout, start);
       if (ready.read || ready.write || left.count() <= 0 || !turn(read, left)) return ready;
     }
   }
@@ -291,19 +283,11 @@ class basic_nats_link {
   }
   /// If libnats has no memory for it, nothing arrives, and settle() notices.
   void subscribe(subscription& s) noexcept {
-    natsSubscription* made = nullptr;
-    (void)(s.group != nullptr
-               ? natsConnection_QueueSubscribeSync(&made, s_->connection.get(), s.subject.c_str(), s.group)
-               : natsConnection_SubscribeSync(&made, s_->connection.get(), s.subject.c_str()));
-    s.handle = detail::nats_subscription(made);
+    s.handle = detail::subscribe_nats(s_->connection.get(), s.subject.c_str(), s.group);
   }
   /// Whether the server's last complaint is that we may not subscribe to this, or not do `what` there.
   bool refuses(const nats_subject& subject, std::string_view what = "Subscription") const noexcept {
-    const char* text = nullptr;
-    if (away() || natsConnection_GetLastError(s_->connection.get(), &text) != NATS_NOT_PERMITTED || text == nullptr)
-      return false;
-    const std::string_view said(text);
-    return said.find(what) != said.npos && said.find(subject.view()) != said.npos;
+    return !away() && detail::nats_refuses(s_->connection.get(), subject.view(), what);
   }
 
   bool has_mail() const noexcept {
@@ -345,6 +329,10 @@ class basic_nats_link {
     return {s_->aligned.get(), bytes};
   }
 
+  static std::chrono::milliseconds left_of(std::chrono::milliseconds of,
+                                           std::chrono::steady_clock::time_point since) noexcept {
+    return of - std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - since);
+  }
   void heard() noexcept {
     s_->heard = std::chrono::steady_clock::now();
     s_->asked = false;

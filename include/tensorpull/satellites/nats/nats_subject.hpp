@@ -107,4 +107,10 @@ class nats_subject {
   std::uint8_t size_ = 0;
 };
 
+/// The answers to the question whether anybody serves a subject.
+struct nats_presence {
+  std::uint32_t here = 0;  ///< answers of programs that serve it
+  std::uint32_t nobody = 0;  ///< reports of the server that nobody serves it
+};
+
 }  // namespace tensorpull

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 namespace tensorpull {
 
@@ -165,7 +166,7 @@ struct by_chunks {
 }  // namespace detail::blake3
 
 /// A model of `hash` over an input, or over the subtree of one that begins with chunk `first` (of 1,024 bytes). Up to
-/// 2^(Depth + 10) bytes. `Chunks` hashes whole chunks. 32 bytes for each of Depth, and 120; no heap.
+/// 2^(Depth + 10) bytes. `Chunks` hashes whole chunks. 32 bytes for each of Depth, and 208; no heap.
 template <class Chunks, std::size_t Depth = 54>
 class basic_blake3 {
  public:
@@ -178,14 +179,18 @@ class basic_blake3 {
   /// Takes the next bytes.
   constexpr void update(std::span<const std::byte> bytes) noexcept {
     using namespace detail::blake3;
-    // The last bytes wait until more arrive: only then is it known that they are not the end.
     while (!bytes.empty()) {
+      // more follows: only now is it known that these are not the end
+      if (last_chunks_ != 0) push(last_, std::exchange(last_chunks_, 0));
       if (held_ == block_bytes) end_block();
-      if (held_ + 64 * blocks_ == 0 && bytes.size() > chunk_bytes) {
-        std::size_t n = std::min<std::size_t>(Chunks::most, std::bit_floor((bytes.size() - 1) / chunk_bytes));
-        if (const std::uint64_t at = first_ + chunks_; at != 0)
-          n = std::min<std::uint64_t>(n, std::uint64_t{1} << std::countr_zero(at));
-        push(Chunks::subtree(bytes.data(), n, first_ + chunks_), n);
+      if (held_ + blocks_ == 0 && bytes.size() > chunk_bytes) {
+        const std::uint64_t at = first_ + chunks_;
+        // what may be the root is hashed as one node only if something follows
+        const std::size_t whole = (bytes.size() - (at == 0 ? 1 : 0)) / chunk_bytes;
+        std::size_t n = std::min<std::size_t>(Chunks::most, std::bit_floor(whole));
+        if (at != 0) n = std::min<std::uint64_t>(n, std::uint64_t{1} << std::countr_zero(at));
+        last_ = Chunks::subtree(bytes.data(), n, at);
+        last_chunks_ = n;
         bytes = bytes.subspan(n * chunk_bytes);
         continue;
       }
@@ -237,7 +242,7 @@ class basic_blake3 {
     chunks_ += chunks;
   }
   constexpr blake3_value end(std::uint32_t flags) const noexcept {
-    const words last = block_value(detail::blake3::chunk_end | (left_.empty() ? flags : 0));
+    const words last = last_chunks_ != 0 ? last_ : block_value(detail::blake3::chunk_end | (left_.empty() ? flags : 0));
     return detail::blake3::bytes_of(left_.over(last, chunks_, flags));
   }
 
@@ -245,6 +250,8 @@ class basic_blake3 {
   std::array<std::byte, detail::blake3::block_bytes> block_{};
   std::size_t held_ = 0, blocks_ = 0;  // bytes of this block, blocks of this chunk before it
   std::uint64_t first_ = 0, chunks_ = 0;
+  std::size_t last_chunks_ = 0;  // of last_, a node that may be the last of all; 0: there is none
+  words last_{};
   detail::blake3::left_nodes<Depth> left_{};
 };
 

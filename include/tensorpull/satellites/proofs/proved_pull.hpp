@@ -8,6 +8,7 @@
 #include <tensorpull/transports/pull_options.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -100,8 +101,8 @@ result<proof> download_proof(Where&& where, const proved_reference& of, const pr
 /// disk_full, out_of_memory, invalid_argument, does_not_fit: at once. Memory: the values (proof_options), 2.2 KiB, and
 /// a slice of 4 KiB if an owner is replaced. Cost: a pass of BLAKE3; what has landed is hashed again if an owner is
 /// replaced.
-template <class Net, class Where, consumer Consumer>
-result<proved_receipt> pull_proved(std::span<Where> from, const proved_reference& of, Consumer& to,
+template <class Net, class Where, std::size_t Sources, consumer Consumer>
+result<proved_receipt> pull_proved(std::span<Where, Sources> from, const proved_reference& of, Consumer& to,
                                    const proof_options& how = {}, const pull_options& options = {}) noexcept {
   if (options.by_name()) return failure(errc::not_verifiable);
   if (from.empty()) return failure(errc::invalid_argument);

@@ -41,7 +41,7 @@ struct reference_demands {
 namespace detail {
 using signing_ptr = openssl_ptr<EVP_MD_CTX, EVP_MD_CTX_free>;
 
-constexpr bool is_printable(std::string_view text) noexcept {
+constexpr bool has_visible_text(std::string_view text) noexcept {
   for (const char c : text)
     if (c < ' ' || c > '~') return false;
   return true;
@@ -110,8 +110,9 @@ inline bool take_reference(std::optional<std::string_view> value, reference& to)
   return true;
 }
 inline bool has_right_sizes(const reference_claims& c) noexcept {
-  return !c.federation.empty() && c.federation.size() <= 255 && c.note.size() <= 1024 && is_printable(c.federation) &&
-         c.federation.find(' ') == std::string::npos && is_printable(c.note) && c.of.model.version != 0;
+  return !c.federation.empty() && c.federation.size() <= 255 && c.note.size() <= 1024 &&
+         has_visible_text(c.federation) && c.federation.find(' ') == std::string::npos && has_visible_text(c.note) &&
+         c.of.model.version != 0;
 }
 }  // namespace detail
 

@@ -35,6 +35,21 @@ inline bool has_mail(natsSubscription* s) noexcept {
   return s != nullptr && natsSubscription_GetPending(s, &messages, &bytes) == NATS_OK && messages > 0;
 }
 
+/// Subscribes to a subject, with `group` as one of a group. Nothing: libnats has no memory for it.
+inline nats_subscription subscribe_nats(natsConnection* to, const char* subject, const char* group) noexcept {
+  natsSubscription* made = nullptr;
+  (void)(group != nullptr ? natsConnection_QueueSubscribeSync(&made, to, subject, group)
+                          : natsConnection_SubscribeSync(&made, to, subject));
+  return nats_subscription(made);
+}
+/// Whether the server's last complaint is that something may not be done at a subject: `what` of its words.
+inline bool nats_refuses(natsConnection* by, std::string_view subject, std::string_view what) noexcept {
+  const char* text = nullptr;
+  if (natsConnection_GetLastError(by, &text) != NATS_NOT_PERMITTED || text == nullptr) return false;
+  const std::string_view said(text);
+  return said.find(what) != said.npos && said.find(subject) != said.npos;
+}
+
 /// Text with a terminating zero. False: it is too long.
 class nats_text {
  public:

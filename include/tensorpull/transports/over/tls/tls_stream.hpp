@@ -4,10 +4,11 @@
 #include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/std/optional.hpp>
 #include <tensorpull/transports/over/tls/detail/certificate_identity.hpp>
+#include <tensorpull/transports/over/tls/detail/gather_cursor.hpp>
 #include <tensorpull/transports/over/tls/detail/tls_reason.hpp>
 #include <tensorpull/transports/over/tls/tls_context.hpp>
 
-#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <new>
 
@@ -161,7 +162,7 @@ class tls_stream {
     if (s_->write_end) return *s_->write_end;
     ERR_clear_error();
     state& s = *s_;
-    cursor from{spans};
+    detail::gather_cursor from{spans};
     std::size_t taken = 0;
     if (s.stuck > 0) {
       // OpenSSL has encrypted this record already, and looks at no byte of what it is given
@@ -231,48 +232,6 @@ class tls_stream {
 
    private:
     unsigned long last_ = ERR_peek_last_error();
-  };
-  /// Where the next byte of a list of spans is.
-  struct cursor {
-    explicit cursor(gather_list list) noexcept : spans(list) {
-      for (const auto s : list) bytes += s.size();
-      settle();
-    }
-    std::size_t left() const noexcept { return bytes; }
-    /// The rest of the span that it is in.
-    std::span<const std::byte> here() const noexcept { return spans.front().subspan(at); }
-    void skip(std::size_t n) noexcept {
-      bytes -= n;
-      while (n > 0) {
-        const std::size_t step = std::min(n, here().size());
-        at += step;
-        n -= step;
-        settle();
-      }
-    }
-    /// Copies as much as there is room for, and stays where it is. It does not end one byte into a span: that byte may
-    /// be the first of a frame, and as long as a caller does not know that it was taken, another frame may stand there
-    /// by then.
-    std::span<const std::byte> copy(std::span<std::byte> to) const noexcept {
-      cursor c = *this;
-      std::size_t n = 0;
-      while (n < to.size() && c.left() > 0) {
-        const auto piece = c.here().first(std::min(c.here().size(), to.size() - n));
-        std::memcpy(to.data() + n, piece.data(), piece.size());
-        n += piece.size();
-        c.skip(piece.size());
-      }
-      if (c.at == 1 && n > 1) --n;
-      return to.first(n);
-    }
-    void settle() noexcept {
-      while (!spans.empty() && at == spans.front().size()) {
-        spans = spans.subspan(1);
-        at = 0;
-      }
-    }
-    gather_list spans;
-    std::size_t at = 0, bytes = 0;
   };
   struct state {
     state(Next n, detail::ssl_ptr s) noexcept : next(std::move(n)), ssl(std::move(s)) {}

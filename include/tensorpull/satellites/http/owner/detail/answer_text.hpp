@@ -106,6 +106,23 @@ constexpr http_refusal refusal_for(status why) noexcept {
   }
 }
 
+/// The same of a confirmation that was taken as `how`.
+constexpr http_refusal answer_to_confirmation(status how, bool verified) noexcept {
+  if (how == status::digest_mismatch) return {409, "digest_mismatch\n"};
+  if (how != status::ok) return {409, "this recipient has ended otherwise\n"};
+  return {200, verified ? "completed\n" : "completed_unverified\n"};
+}
+
+/// The fields of an answer of one line of text. `of_operator`: it is refused to somebody who is not the operator.
+inline void add_line_fields(text_writer& text, std::uint16_t status, bool of_operator, std::size_t bytes) noexcept {
+  if (status == 401)
+    text << "WWW-Authenticate: "
+         << (of_operator ? "Basic realm=\"tensorpull\", charset=\"UTF-8\"\r\n" : "Bearer realm=\"tensorpull\"\r\n");
+  if (status == 405) text << "Allow: GET, HEAD, POST\r\n";
+  if (status == 503) text << "Retry-After: 1\r\n";
+  text << "Content-Type: text/plain\r\nCache-Control: no-store\r\nContent-Length: " << std::uint64_t{bytes} << "\r\n";
+}
+
 inline constexpr std::string_view not_every_byte =
     "not every byte of this version was sent to this recipient, as far as is known: a recipient that uses several "
     "connections names itself in Tensorpull-Recipient\n";

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <tensorpull/core/buffer_pool.hpp>
-#include <tensorpull/integrity/tensor_digests.hpp>
 #include <tensorpull/protocol/connection/connection_end.hpp>
 #include <tensorpull/protocol/detail/reply_writer.hpp>
 #include <tensorpull/satellites/http/owner/detail/answer_text.hpp>
@@ -12,6 +11,7 @@
 #include <tensorpull/satellites/http/owner/detail/input_window.hpp>
 #include <tensorpull/satellites/http/owner/detail/metrics_page.hpp>
 #include <tensorpull/satellites/http/owner/detail/owner_coverage.hpp>
+#include <tensorpull/satellites/http/owner/detail/served_bytes.hpp>
 #include <tensorpull/satellites/http/owner/detail/status_views.hpp>
 #include <tensorpull/satellites/http/owner/http_shared.hpp>
 
@@ -220,14 +220,7 @@ class owner_endpoint : public frameless_end {
   /// An answer of one line of text, which HEAD does not get.
   void say(std::uint16_t status, std::string_view line, bool head) noexcept {
     text_writer text = begin(status);
-    if (status == 401)
-      text << "WWW-Authenticate: "
-           << (is_for_the_operator(reader_.request()) ? "Basic realm=\"tensorpull\", charset=\"UTF-8\"\r\n"
-                                                      : "Bearer realm=\"tensorpull\"\r\n");
-    if (status == 405) text << "Allow: GET, HEAD, POST\r\n";
-    if (status == 503) text << "Retry-After: 1\r\n";
-    text << "Content-Type: text/plain\r\nCache-Control: no-store\r\nContent-Length: " << std::uint64_t{line.size()}
-         << "\r\n";
+    add_line_fields(text, status, is_for_the_operator(reader_.request()), line.size());
     finish(text, head ? std::string_view() : line);
   }
   /// The request cannot be understood for sure, so neither can what follows.
@@ -262,32 +255,15 @@ class owner_endpoint : public frameless_end {
     say(r.code, r.line, head);
   }
 
-  /// Bytes of an image that a request is about.
-  struct image_part {
-    bool is_there = true;
-    std::uint64_t begin = 0, end = 0;
-    optional<std::uint64_t> digest{};  // XXH3-64 of them, if it is known
-  };
-  static image_part part_for(const http_request& q, const image_schema& schema) noexcept {
-    if (q.route == http_route::image) return {true, 0, schema.image_bytes, {}};
-    if (q.route == http_route::files) return {true, 8, schema.header_bytes, {}};  // behind the length of its text
-    const std::size_t i = find_tensor(schema, q.file());
-    if (i == schema.tensor_count) return {false};
-    const tensor_entry& t = schema.tensors[i];
-    image_part part{true, schema.header_bytes + t.begin, schema.header_bytes + t.end, {}};
-    const std::string_view digests = tensor_digests_of(schema);
-    if (!digests.empty()) part.digest = stated_tensor_digest(digests, i);
-    return part;
-  }
   void give(const http_request& q) noexcept {
     const bool head = q.method == http_method::head;
     frame m;
     m.kind = frame_kind::describe;
     m.ref = q.key, m.version = q.version, m.recipient = q.recipient;
     publication_facts facts;
-    image_part given;
+    served_bytes given;
     const status found = q.key ? owner_->look(peer_, m, facts, who(),
-                                              [&](const image_schema& schema) { given = part_for(q, schema); })
+                                              [&](const image_schema& schema) { given = bytes_for(q, schema); })
                                : status::unknown_reference;
     if (found != status::ok) return refuse_as(found, head);
     if (!given.is_there) return say(404, "there is no file of that name\n", head);
@@ -303,10 +279,9 @@ class owner_endpoint : public frameless_end {
     const byte_choice chosen = choose_bytes(asks_part ? q.range : http_range{}, total);
     if (chosen.is == byte_choice::kind::none) {
       text_writer text = begin(416);
-      text << "Content-Range: bytes */" << total << "\r\nCache-Control: no-store\r\nContent-Length: 0\r\n";
+      put_range(text, chosen, total);
       return finish(text);
     }
-    const bool part = chosen.is == byte_choice::kind::part;
     if (!head) {
       m.version = facts.version;
       pending_reply r;
@@ -321,12 +296,10 @@ class owner_endpoint : public frameless_end {
       reply_.kind = frame_kind::chunk;
       sent_to_ = sent_to::by(m, r.nonce);
     }
-    text_writer text = begin(part ? 206 : 200);
+    text_writer text = begin(chosen.is == byte_choice::kind::part ? 206 : 200);
     text << "Content-Type: application/" << (q.route == http_route::files ? "json" : "octet-stream")
-         << "\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\n"
-            "Content-Length: "
-         << chosen.to - chosen.from << "\r\n";
-    if (part) text << "Content-Range: bytes " << chosen.from << "-" << chosen.to - 1 << "/" << total << "\r\n";
+         << "\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\n";
+    put_range(text, chosen, total);
     describe(text, q, facts.version);
     if (q.route == http_route::image && facts.verifiable) given.digest = facts.version;
     if (given.digest) (text << "Repr-Digest: xxh3=:").base64(*given.digest) << ":\r\n";
@@ -367,11 +340,9 @@ class owner_endpoint : public frameless_end {
     if (r.kind == frame_kind::confirmed) {
       if (r.status == status::ok || r.status == status::digest_mismatch)
         handler_.shared().coverage.ended(r.record, sent_to::by(m, m.nonce));
-      if (r.status == status::digest_mismatch) return say(409, "digest_mismatch\n", false);
-      if (r.status != status::ok) return say(409, "this recipient has ended otherwise\n", false);
       const auto record = owner_->recipient_of(peer_, m);
-      const bool verified = record && record->state == recipient_state::completed;
-      return say(200, verified ? "completed\n" : "completed_unverified\n", false);
+      const http_refusal told = answer_to_confirmation(r.status, record && record->state == recipient_state::completed);
+      return say(told.code, told.line, false);
     }
     if (r.status == status::bad_request || r.status == status::stale) return say(409, not_every_byte, false);
     refuse_as(r.status, false);
