@@ -22,7 +22,7 @@ if not _native.has_proofs:
     with pytest.raises(Error) as refused_here:
         verify_reference("", "")
     assert refused_here.value.code == "unsupported_request"
-    pytest.skip("this build has no proofs", allow_module_level=True)
+    pytest.skip("optional: this build has no proofs", allow_module_level=True)
 
 MODEL = {"w": np.arange(300_000, dtype=np.float32), "b": np.ones(7, dtype=np.float64)}
 
