@@ -5,8 +5,12 @@
 
 #include <tensorpull/satellites/proofs/proved_pull.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 namespace tensorpull::facade {
 

@@ -251,6 +251,7 @@ void check_trust(const std::vector<std::string>& words, const choices& c) {
   if (c.link.connections != 0)
     throw option_error("--connections excludes --key: one sender is asked after the other, over one connection");
 }
+
 constexpr const char* address_wanted = "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model";
 /// Refuses an address that can only be listened on.
 void check_sender(const std::string& text, const facade::place& at) {
@@ -387,7 +388,7 @@ bool is_foreign(const std::string& part) {
 std::string again(const choices& c, const char* how) {
   if (c.link.at->is.web)
     return "the same command with" + std::string(how);  // its query and its files of keys are not repeated
-  std::string text = called_as + "recv " + shell_word(c.link.text) + " " + c.ref_text + " -o " +
+  std::string text = called_as + "recv " + shell_word(c.link.text) + " " + shell_word(c.ref_text) + " -o " +
                      shell_word(c.directory ? c.output + '/' : c.output);
   if (c.is_signed()) text += " --key " + shell_word(c.trust.keys);
   if (c.trust.least_round != 0) text += " --least-round " + std::to_string(c.trust.least_round);

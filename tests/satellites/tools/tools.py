@@ -670,7 +670,7 @@ def senders_that_lie_are_named_and_what_lands_is_proved():
         # interrupted, changed by another process, and gone on with from another sender
         path = SlowPath(owner.port, 64 * MIB)
         path.hold_at(3 * MIB)
-        words = [path.address, "model.safetensors.signed", "--key", "keys", "-o", "copy", "--chunk", "64K"]
+        words = [path.address, write("what is signed", Path("model.safetensors.signed").read_bytes()), "--key", "keys", "-o", "copy", "--chunk", "64K"]
         recv = processes.Program(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         path.wait_for_hold()
         recv.send_signal(signal.SIGINT)
