@@ -165,12 +165,13 @@ run_ground() {
   run_tests "$build/dev" $((3 * jobs)) -LE 'torch'
 }
 
-needs_satellites() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" "${of_satellites[@]}"; ((all == 0)) || echo chromium:chromium; }
+needs_satellites() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" "${of_satellites[@]}"; own_python; ((all == 0)) || echo chromium:chromium; }
 run_satellites() {
   local satellites
   satellites=$(sed -nE 's/^satellites\/([a-z_]+) .*/\1/p' "$root/include/tensorpull/folders.txt" | grep -vxE 'python|nvflare|flower')
   fetch_nginx "$build/nginx" "$log" || say "satellites: nginx is not installed and could not be fetched; the tests with it are left out"
-  dev "ground;satellites" "$(tr '\n' ';' <<<"$satellites")" || return
+  python_of stores 'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 || return
+  dev "ground;satellites" "$(tr '\n' ';' <<<"$satellites")" "-DTENSORPULL_STORE_PYTHON=$build/python/stores/bin/python" || return
   compile "$build/dev" all || return
   built
   run_tests "$build/dev" $((3 * jobs)) -L "^($(paste -sd'|' <<<"$satellites"))$" || return
@@ -230,7 +231,7 @@ needs_sanitizers() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" "${of_sat
 run_sanitizers() {
   # what a sanitizer finds, it finds where bytes are a stranger's, where something fails, and in the laws, which every transport is held to
   local units='(core|image|tensors|chunking|framing|integrity|consumers|protocol|embedded|messages|pipeline|wire)/'
-  local hostile='(laws_[a-z_]+|[a-z_]*(abuse|attack|faults|hostile|lost|sequences|strangers)|cobs|datagrams_[a-z_]+|http_(owner|pull|put|response|url)|lwip_pull|nats_link|parallel_[a-z]+|publisher_threads|relay|replica|session_laws|shm_view|tls_download|udp_link)'
+  local hostile='(laws_[a-z_]+|[a-z_]*(abuse|attack|faults|hostile|lost|sequences|strangers)|cobs|datagrams_[a-z_]+|http_(owner|pull|put|response|url)|lwip_pull|nats_link|parallel_[a-z]+|publisher_threads|relay|replica|s3_put|session_laws|shm_view|tls_download|udp_link)'
   local files="$units|satellites/(differences|directories|numpy_files)/|(transports|satellites/[a-z_]+)/$hostile[.]test"
   ((all == 0)) || files=
   configure "$build/clang-asan" clang-asan "$(clang_compiler)" -DTENSORPULL_BUILD_EXAMPLES=OFF "-DTENSORPULL_TEST_FILES=$files" \

@@ -194,6 +194,11 @@ struct entry<Result(Arguments...)> {
     return function(arguments...);
   }
 };
+/// How an upload went.
+struct put_counts {
+  std::uint64_t digest = 0;  ///< XXH3-64 of the image
+  std::uint64_t sent = 0;  ///< bytes that were sent, and not there already
+};
 /// A kind of link: what it is, and what it can do.
 struct link_kind {
   std::string_view name;  ///< of its addresses
@@ -211,9 +216,9 @@ struct link_kind {
   entry<result<any_listener>(const place&)> listen{};
   /// Opens what is published there. Errors: as basic_shared_memory::view.
   entry<result<any_view>(const place&, const reference&, const view_settings&, const pull_options&)> view{};
-  /// Reads an image for its digest, then sends it to a URL. The digest of what was sent, which is that one. Errors: as
-  /// http_put; digest_mismatch: the image has changed meanwhile, and the store lacks its end.
-  entry<result<std::uint64_t>(const place&, const source_view&, std::chrono::milliseconds, const stop_token&)> put{};
+  /// Reads an image for its digest, then sends it to a URL, with keys of S3 in parts. Errors: as http_put and s3_put;
+  /// digest_mismatch: the image has changed meanwhile, and the store lacks its end.
+  entry<result<put_counts>(const place&, const source_view&, std::chrono::milliseconds, const stop_token&)> put{};
   /// The place::id of a URL.
   entry<result<ref_id>(std::string_view)> url_id{};
 };

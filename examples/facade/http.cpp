@@ -4,7 +4,7 @@
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/satellites/http/proxy/proxied_address.hpp>
 #include <tensorpull/satellites/http/recipient/http_pull.hpp>
-#include <tensorpull/satellites/http/recipient/http_put.hpp>
+#include <tensorpull/satellites/http/recipient/s3_put.hpp>
 
 namespace tensorpull::facade {
 namespace {
@@ -26,13 +26,22 @@ result<receipt> pull_web(any_pull& how, const reference& ref, any_consumer& to, 
   if (how.digest) return net<http>::pull(web_place(how.from.front()), ref, to, options, cut);
   return net<http, any_chunks, unverified>::pull(web_place(how.from.front()), ref, to, options, cut);
 }
-result<std::uint64_t> put_web(const place& at, const source_view& image, std::chrono::milliseconds timeout,
-                              const stop_token& stop) {
+result<put_counts> put_web(const place& at, const source_view& image, std::chrono::milliseconds timeout,
+                           const stop_token& stop) {
   const auto version = image_version<xxhash_digest, 16 * 1024>(image, stop);
   if (!version) return failure(version.error() == errc::io ? errc::unreadable : version.error().code);
-  const auto done = http_put(web_place(at), image, {.timeout = timeout, .stop = stop, .digest = *version});
+  const http_put_options how{.timeout = timeout, .stop = stop, .digest = *version};
+  if (const s3_settings& s3 = at.http.s3; !s3.access_key.empty()) {
+    http_address to = web_place(at);
+    to.user = s3.access_key;
+    to.password = s3.secret_key;
+    const auto done = s3_put(to, image, {.put = how, .region = s3.region, .session_token = s3.session_token});
+    if (!done) return failure(done.error());
+    return put_counts{done->digest, done->sent};
+  }
+  const auto done = http_put(web_place(at), image, how);
   if (!done) return failure(done.error());
-  return done->digest;
+  return put_counts{done->digest, done->bytes};
 }
 result<ref_id> web_id(std::string_view url) { return http_reference(url); }
 constexpr link_kind kind(std::string_view name, bool encrypted) {

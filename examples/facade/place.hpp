@@ -45,9 +45,14 @@ class any_tls {
   explicit any_tls(const tls_arguments& arguments) : given(arguments) {}
 };
 
-/// Further settings of a pull from a URL. Texts are empty if they were not given.
+/// The keys of a store that speaks S3. Without an access key nothing is signed.
+struct s3_settings {
+  std::string access_key{}, secret_key{}, session_token{}, region{};
+};
+/// Further settings of a URL. Texts are empty if they were not given.
 struct http_settings {
   std::string digest{}, bearer{}, recipient{};
+  s3_settings s3{};  ///< of an upload
   std::uint64_t max_header_bytes = std::uint64_t{16} << 20;
 };
 /// An HTTP proxy on the way to TCP, to TLS or to a URL.

@@ -4,6 +4,7 @@
 #include "consumer.hpp"
 
 #include <tensorpull/satellites/proofs/proved_pull.hpp>
+#include <tensorpull/system/host_platform.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -19,6 +20,9 @@ using pull_from = std::function<result<receipt>(const reference&, any_consumer&,
 
 /// What pull_proved() takes as its network.
 struct proved_net {
+  struct parts {
+    using platform = detail::host_platform;
+  };
   template <consumer Consumer>
   static result<receipt> pull(const pull_from& from, const reference& ref, Consumer& to,
                               const pull_options& options) noexcept {

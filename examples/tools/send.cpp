@@ -7,6 +7,7 @@
 #include "json.hpp"
 #include "link_choice.hpp"
 #include "proofs.hpp"
+#include "s3_place.hpp"
 
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/integrity/tensor_digests.hpp>
@@ -38,7 +39,7 @@ using namespace tools;
 
 constexpr const char* help = R"(usage: send FILE... [options]
        send DIRECTORY... [--include PATTERN] [--exclude PATTERN] [--follow-links] [options]
-       send FILE --put http[s]://HOST[:PORT]/PATH [--timeout SECS] [--tls-ca FILE] [--json]
+       send FILE --put http[s]://HOST[:PORT]/PATH|s3://BUCKET/KEY [--timeout SECS] [--tls-ca FILE] [--json]
 
 Publishes safetensors, npy and npz files, 256 at most, each under a reference of its own, and prints a line for each on standard
 output: the address and the reference, as 'recv' takes them. The reference has 48 digits: 32 by which the file is found, and 16 that
@@ -92,7 +93,10 @@ All files below a directory are one version under one reference, which 'recv -o 
       --idle SECS         end when nobody has taken anything for so long (never)
       --put URL           serve nobody, but send the one file to an object store or a web server (PUT), in the canonical layout; a signed
                           URL is sent as it is. It is tried again from the start if the connection is lost. The file is read once more
-                          beforehand for its digest, which is printed; if the file changes meanwhile, its end is held back
+                          beforehand for its digest, which is printed; if the file changes meanwhile, its end is held back.
+                          s3://BUCKET/KEY sends it in parts, with the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the region in
+                          AWS_REGION and, for another store than Amazon's, its URL in AWS_ENDPOINT_URL. The object appears whole. Started
+                          again after a failure or a kill, it sends no part that the store has with the same length and MD5
       --json              what happens as JSON objects, one on a line, on standard output
   -h, --help              this text
 
@@ -149,7 +153,8 @@ choices read_choices(int count, char** arguments) {
           "federation",  "round",          "expires",    "proofs"})
       c.serves = c.serves || name == only;
     if (name == "put") {
-      if (!is_url(value)) throw option_error("--put wants http[s]://HOST[:PORT]/PATH");
+      if (!is_url(value) && !is_s3(value))
+        throw option_error("--put wants http[s]://HOST[:PORT]/PATH or s3://BUCKET/KEY");
       c.put = value;
     } else if (name == "listen") {
       parse_link(value, "--listen wants HOST:PORT, as in 0.0.0.0:8002, or a link such as unix:/run/model", c.listen);
@@ -255,7 +260,8 @@ choices read_choices(int count, char** arguments) {
         throw option_error(
             "--put sends the file away, and nobody is served: the options for recipients have no meaning beside it");
       if (words.size() > 1) throw option_error("--put takes one file: each has a URL of its own");
-      parse_url(c.put, "http[s]://HOST[:PORT]/PATH is wanted", c.listen);
+      if (is_s3(c.put)) parse_s3(c.put, c.listen);
+      else parse_url(c.put, "http[s]://HOST[:PORT]/PATH is wanted", c.listen);
     }
     check_link_options(c.listen);
     if (!c.put.empty()) return;
@@ -870,7 +876,7 @@ int put(const choices& c) {
       return complain(printable(c.files[0]) +
                           (e.code == errc::unreadable ? " can no longer be read, or not all of it"
                                                       : " has changed while it was sent") +
-                          ", so the last bytes were not sent to " + at + ", which has no whole file",
+                          ", so " + at + " was not sent the last bytes, and has no whole file",
                       e.code);
     if (has_failed(e)) return complain("the server of " + at + " has failed" + why, e.code);
     if (leads_on(e)) return complain(at + " leads from one redirect to the next" + why, e.code);
@@ -880,12 +886,16 @@ int put(const choices& c) {
                     e.code);
   }
   const std::uint64_t bytes = file->schema().image_bytes;
-  const std::string digest = formatted("%016llx", wide(*how));
-  if (c.json) json_object{{"event", "put"}, {"file", c.files[0]}, {"bytes", bytes}, {"digest", digest}}.print();
+  const std::string digest = formatted("%016llx", wide(how->digest));
+  const std::string before = how->sent == bytes ? "" : " (" + bytes_text(bytes - how->sent) + " were there)";
+  if (c.json)
+    json_object{{"event", "put"}, {"file", c.files[0]}, {"bytes", bytes}, {"sent_bytes", how->sent}, {"digest", digest}}
+        .print();
   else
-    std::printf("%s: %s put at %s in %s; recv takes it with --digest xxh3:%s\n", printable(c.files[0]).c_str(),
+    std::printf("%s: %s put at %s in %s%s; recv takes it with --digest xxh3:%s\n", printable(c.files[0]).c_str(),
                 bytes_text(bytes).c_str(), at.c_str(),
-                seconds_text(std::chrono::duration<double>(clock::now() - began).count()).c_str(), digest.c_str());
+                seconds_text(std::chrono::duration<double>(clock::now() - began).count()).c_str(), before.c_str(),
+                digest.c_str());
   return flushed("send") ? well : failed;
 }
 

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <map>
 #include <vector>
 
 namespace weighing_test {
@@ -328,6 +329,68 @@ TEST(Weighing, A_counter_beside_the_weights_hides_no_hostile_update_and_has_the_
   std::int64_t first;
   std::memcpy(&first, r.result.destination().address(0), sizeof first);
   EXPECT_EQ(first, (std::int64_t{1} << 53) + 1) << "the bits of an update's element";
+}
+
+// Such as without the running variances, which move by thousands while the weights move by hundredths.
+TEST(Weighing, Of_named_tensors_alone_has_norms_of_those_and_the_median_of_the_rest) {
+  const std::vector<dtype> types{dtype::f64, dtype::f32, dtype::bf16, dtype::i64};
+  const std::string_view names[] = {"tensor.F32", "tensor.I64"};
+  round r(7, 21, types, 517);
+  set(r.updates[5], 3, no_number);  // of F64, which is not named
+  set(r.updates[1], 4, -infinity);
+  set(r.base, 5, no_number);
+  for (model& u : r.updates) set(u, 5, no_number);
+  auto w = *weighing::make(r.result.destination(), r.base.source(), 7, names);
+  constexpr double own[] = {1, 2, 3, 4, 5, 6, 8};  // no half of them is as heavy as the rest
+  for (std::size_t i = 0; i < 7; ++i) ASSERT_TRUE(w.add({tp::recipient_id{i + 1}, own[i], r.updates[i].source()}));
+  const auto seen = w.look();
+  ASSERT_TRUE(seen);
+  const auto all_of = [](model& m) {
+    std::map<dtype, std::vector<double>> made;
+    for_each_element(m, [&](dtype type, std::byte* at, std::uint64_t) {
+      tp::detail::with_element(
+          type,
+          [&]<class E>(E) {
+            made[type].push_back(static_cast<double>(E::held(at)));
+            return true;
+          },
+          false);
+    });
+    return made;
+  };
+  auto old = all_of(r.base);
+  std::vector<std::map<dtype, std::vector<double>>> now;
+  for (model& u : r.updates) now.push_back(all_of(u));
+  for (std::size_t i = 0; i < 7; ++i) {
+    double sum = 0;
+    for (const dtype t : {dtype::f32, dtype::i64})
+      for (std::size_t k = 0; k < 517; ++k) sum += std::pow(now[i][t][k] - old[t][k], 2);
+    EXPECT_NEAR(seen->norms[i], std::sqrt(sum), 1e-9 * std::sqrt(sum)) << i;
+  }
+  ASSERT_TRUE(w.finish([](const update_differences& of, const update_weights& to) {
+    own_weights(of, to);
+    std::ranges::fill(to.scales, 0.0);
+  }));
+  auto is = all_of(r.result);
+  EXPECT_EQ(is[dtype::f32], old[dtype::f32]) << "a scale of 0 leaves what is named";
+  EXPECT_EQ(is[dtype::i64], old[dtype::i64]);
+  for (const dtype t : {dtype::f64, dtype::bf16})
+    for (std::size_t k = 0; k < 517; ++k) {
+      std::vector<std::pair<double, double>> sorted;
+      for (std::size_t i = 0; i < 7; ++i)
+        sorted.emplace_back(std::isnan(now[i][t][k]) ? infinity : now[i][t][k], own[i]);
+      std::ranges::sort(sorted);
+      double below = 0;
+      std::size_t at = 0;
+      while (2 * (below += sorted[at].second) < 29) ++at;
+      if (t == dtype::f64 && k == 5) EXPECT_TRUE(std::isnan(is[t][k]));
+      else EXPECT_EQ(is[t][k], sorted[at].first) << k;
+    }
+
+  const std::string_view none[] = {"tensor.F32", "tensor.F16"};
+  const auto wrong = weighing::make(r.result.destination(), r.base.source(), 7, none);
+  ASSERT_EQ(code_of(wrong), errc::schema_mismatch);
+  EXPECT_EQ(wrong.error().name.view(), "tensor.F16");
 }
 
 // A number of samples is a site's own word. The hostile update is as long as the others.

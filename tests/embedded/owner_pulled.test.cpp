@@ -168,6 +168,38 @@ TEST_F(EmbeddedOwnerPulled, Named_tensors_and_other_schemas_fail_by_name_and_at_
   EXPECT_LT(pair.now - before, 30s);
 }
 
+/// Pulls these tensors of a device that has no slices, over a clean link of such datagrams.
+template <class Owner>
+void expect_no_slices(std::size_t datagram_bytes, std::size_t tensors) {
+  pulled_by_a_host<Owner> pair({datagram_bytes, 0, 0, 500us, 0us});
+  const device_model source = random_model(1);
+  pair.owner.publish(source, id, 3);
+  model part;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < tensors; ++i) names.push_back("layers." + std::to_string(100 + i));
+  std::vector<tp::tensor_slice> rows;
+  for (const auto& name : names) part.add(name, dtype::f32, {2}), rows.push_back({name, 1, 3});
+  part.ready();
+  for (const bool sliced : {false, true}) {
+    tp::land to(part.destination());
+    auto request = of();
+    request.part = true;
+    if (sliced) request.slices = rows;
+    pull<> t(to, request, {}, pair.right.end->next_id());
+    const auto before = pair.now;
+    EXPECT_EQ(code_of(pair.pull(t)), errc::unsupported_request) << datagram_bytes << ' ' << tensors << ' ' << sliced;
+    EXPECT_LT(pair.now - before, 10s);
+    EXPECT_TRUE(part.untouched());
+  }
+}
+TEST(EmbeddedOwnerAskedForSlices, Refuses_at_once_however_long_the_request_is) {
+  for (const std::size_t tensors : {1u, 5u, 40u}) {
+    expect_no_slices<small_owner<512>>(600, tensors);
+    expect_no_slices<small_owner<176, tp::detail::no_hash, 256>>(256, tensors);
+    expect_no_slices<small_owner<48, tp::detail::no_hash, 128>>(128, tensors);
+  }
+}
+
 TEST_F(EmbeddedOwnerPulled, A_host_that_is_started_again_in_the_middle_of_a_description_in_pieces) {
   pulled_by_a_host<small_owner<48, tp::detail::no_hash, 128>> radio({128, 0, 0, 500us, 0us});
   radio.owner.publish(source, id, 3);

@@ -13,8 +13,8 @@ void expect_equal(const tp::frame& a, const tp::frame& b) {
   EXPECT_EQ(a.ref, b.ref);
   EXPECT_EQ(std::tie(a.version, a.nonce, a.fingerprint, a.digest, a.offset, a.image_bytes, a.data_start, a.tensors),
             std::tie(b.version, b.nonce, b.fingerprint, b.digest, b.offset, b.image_bytes, b.data_start, b.tensors));
-  EXPECT_EQ(std::tie(a.length, a.delay_ms, a.application, a.window, a.flag, a.memory, a.status),
-            std::tie(b.length, b.delay_ms, b.application, b.window, b.flag, b.memory, b.status));
+  EXPECT_EQ(std::tie(a.length, a.delay_ms, a.application, a.window, a.request_words, a.flag, a.memory, a.status),
+            std::tie(b.length, b.delay_ms, b.application, b.window, b.request_words, b.flag, b.memory, b.status));
   ASSERT_EQ(a.rows.size(), b.rows.size());
   for (std::size_t i = 0; i < a.rows.size(); ++i) {
     EXPECT_EQ(a.rows[i].name, b.rows[i].name);

@@ -83,4 +83,37 @@ TEST(Header, A_window_is_found_without_looking_at_the_names_before_it) {
   }
 }
 
+// Nor over megabytes of metadata, of which a header is written in windows of kilobytes.
+TEST(Header, A_window_is_found_without_looking_at_the_metadata_before_it) {
+  const std::string digests(1000, '5'), quoted = "\"" + std::string(998, 'q') + "\n", last(500, 'z');
+  std::vector<metadata_entry> metadata{{"c", last}, {"b", quoted}, {"a", digests}, {"none", ""}};
+  std::vector<tensor_entry> entries{{"w", dtype::u8}};
+  const auto schema = arrange(entries, {}, metadata);
+  ASSERT_TRUE(schema);
+  const auto whole = ::test::header_in_windows(*schema);
+  const std::string text(reinterpret_cast<const char*>(whole.data()), whole.size());
+  const std::string other(1000, '"');  // two characters each
+  for (const std::size_t pair : {0u, 1u}) {
+    auto changed = metadata;
+    changed[pair].value = other;
+    image_schema with = *schema;
+    with.metadata = changed.data();
+    for (std::size_t offset = text.find("zzz"); offset < text.size(); ++offset) {
+      std::byte one{};
+      ASSERT_EQ(write_header(with, offset, {&one, 1}), 1u);
+      ASSERT_EQ(one, whole[offset]) << pair << ' ' << offset;
+    }
+  }
+  std::string half = digests;
+  half.replace(0, 500, 500, '"');
+  auto changed = metadata;
+  changed[0].value = half;
+  image_schema with = *schema;
+  with.metadata = changed.data();
+  const std::size_t middle = text.find("555") + 500;
+  std::byte one{};
+  ASSERT_EQ(write_header(with, middle, {&one, 1}), 1u);
+  EXPECT_EQ(one, std::byte{'5'});
+}
+
 }  // namespace header_test

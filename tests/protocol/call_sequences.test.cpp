@@ -18,8 +18,8 @@ class owner_alone {
 
   explicit owner_alone(generator& dice)
       : slots_(3 + dice.below(4)), transactions_(slots_.size() + 2), records_(3 + dice.below(chance_of_many(dice))),
-        buckets_(records_.size()),
-        owner_(tp::owner_memory{slots_, transactions_, records_, buckets_}, [&] { return dice(); }) {}
+        buckets_(records_.size()), own_(dice() ^ dice()),
+        owner_(tp::owner_memory{slots_, transactions_, records_, buckets_}, [this] { return own_(); }) {}
 
   owner_type& machine() { return owner_; }
   std::size_t records() const { return records_.size(); }
@@ -71,6 +71,7 @@ class owner_alone {
   std::vector<tp::transaction> transactions_;
   std::vector<tp::recipient_record> records_;
   std::vector<std::uint32_t> buckets_;
+  generator own_;  // so that no sequence is another one if an owner draws more numbers
   owner_type owner_;
 };
 

@@ -146,6 +146,7 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       m.window = d.getWindow();
       m.flag = d.getVerifiable();
       m.memory = d.getMemory();
+      m.request_words = d.getRequestWords();
       return {};
     }
     case frame_kind::schema_page: {
@@ -284,6 +285,7 @@ inline void write_frame(const frame& m, wire::Frame::Builder f) {
       d.setWindow(m.window);
       d.setVerifiable(m.flag);
       d.setMemory(m.memory);
+      d.setRequestWords(m.request_words);
       break;
     }
     case frame_kind::schema_page: {

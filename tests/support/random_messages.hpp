@@ -18,6 +18,7 @@ inline std::vector<tp::frame> random_messages(generator& random, std::vector<std
     m.image_bytes = number(), m.data_start = number(), m.tensors = number();
     m.length = static_cast<std::uint32_t>(number()), m.delay_ms = static_cast<std::uint32_t>(number());
     m.application = static_cast<std::uint32_t>(number()), m.window = static_cast<std::uint16_t>(number());
+    m.request_words = static_cast<std::uint16_t>(number());
     m.flag = random.below(2) == 0;
     m.memory = random.below(2) == 0;
     m.recipient = {number()}, m.reason = static_cast<std::uint32_t>(number()),

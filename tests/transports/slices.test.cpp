@@ -2,6 +2,7 @@
 #include "network.hpp"
 #include "support/own_folder.hpp"
 
+#include <tensorpull/transports/over/udp/udp.hpp>
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
 namespace slices_test {
@@ -18,10 +19,28 @@ struct quarter_of_mlp {
   std::int64_t step;
 };
 
+/// A layer of `rows` outputs.
+template <std::size_t Rows>
+struct layer {
+  float w[Rows][6];
+  float b[Rows];
+};
+/// Forty tensors: more than an owner with short control frames has memory for.
+template <std::size_t Rows>
+struct layers {
+  layer<Rows> a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t;
+};
+using whole_layers = layers<8>;
+using quarter_of_layers = layers<2>;
+
 }  // namespace slices_test
 
 BOOST_HANA_ADAPT_STRUCT(slices_test::quarter, w, b);
 BOOST_HANA_ADAPT_STRUCT(slices_test::quarter_of_mlp, hidden, step);
+BOOST_HANA_ADAPT_STRUCT(slices_test::layer<8>, w, b);
+BOOST_HANA_ADAPT_STRUCT(slices_test::layer<2>, w, b);
+BOOST_HANA_ADAPT_STRUCT(slices_test::whole_layers, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t);
+BOOST_HANA_ADAPT_STRUCT(slices_test::quarter_of_layers, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t);
 
 namespace slices_test {
 
@@ -68,6 +87,73 @@ TYPED_TEST(OverTransport, Eight_workers_have_a_quarter_each) {
   ASSERT_TRUE(now);
   EXPECT_EQ(now->completed, 8u);
   EXPECT_EQ(now->bytes_sent, 2 * sizeof(dense) + 8 * sizeof(std::int64_t));
+}
+
+/// An owner that takes 34 names in a request, and 8 slices; a recipient of the default limits sends up to 62 and 31.
+struct short_frames : tp::default_limits {
+  static constexpr std::size_t control_frame_bytes = 1088;
+};
+
+/// Two recipients of the default limits pull a quarter, and all by name, from an owner over `Transport`.
+template <class Transport, class Chunks, class Limits>
+void expect_pulled(const std::string& listen) {
+  using owning = tp::pipeline<tp::raw_tensors<whole_layers>, Chunks, Transport, Limits>;
+  auto owner = owning::downloader::open({.listen = listen});
+  ASSERT_TRUE(succeeded(owner));
+  const auto source = random_model<whole_layers>(1);
+  const auto ref = owner->add_tensors(*source, {.recipients = 2});
+  ASSERT_TRUE(succeeded(ref));
+  std::string at = listen;
+  if constexpr (!std::is_same_v<Transport, tp::unix_socket>) at = local(owner->port());
+  serving server(*owner);
+
+  std::vector<std::string> names;
+  for (char c = 'a'; c <= 't'; ++c) names.push_back({c, '.', 'w'}), names.push_back({c, '.', 'b'});
+  std::vector<tp::tensor_slice> rows;
+  for (const auto& each : names) rows.push_back({each, 4, 6});
+  const auto quarter = blank<quarter_of_layers>();
+  using part = tp::pipeline<tp::raw_tensors<quarter_of_layers>, Chunks, Transport>;
+  const auto sliced = part::download_tensors(at, *ref, *quarter, {.slices = rows, .recipient = {1}});
+  ASSERT_TRUE(succeeded(sliced));
+  EXPECT_EQ(sliced->outcome, tp::outcome::completed);
+  const auto* const from = reinterpret_cast<const layer<8>*>(source.get());
+  const auto* const to = reinterpret_cast<const layer<2>*>(quarter.get());
+  for (std::size_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(std::memcmp(to[i].w, from[i].w[4], sizeof to[i].w), 0) << names[2 * i];
+    EXPECT_EQ(std::memcmp(to[i].b, from[i].b + 4, sizeof to[i].b), 0) << names[2 * i + 1];
+  }
+  const auto mine = blank<whole_layers>();
+  using whole = tp::pipeline<tp::raw_tensors<whole_layers>, Chunks, Transport>;
+  ASSERT_TRUE(succeeded(whole::download_tensors(at, *ref, *mine, {.part = true, .recipient = {2}})));
+  EXPECT_TRUE(same(*mine, *source));
+  server.stop();
+  const auto now = owner->status_of(*ref);
+  ASSERT_TRUE(now);
+  EXPECT_EQ(now->completed, 2u);
+  EXPECT_GE(now->bytes_sent, sizeof(whole_layers) / 4 + sizeof(whole_layers));
+}
+
+/// One that takes 16 names, and 4 slices, and no frame that is as long as a recipient of the default limits sends.
+struct shorter_frames : tp::default_limits {
+  static constexpr std::size_t control_frame_bytes = 512, page_bytes = 480;
+};
+
+TYPED_TEST(OverTransport, An_owner_with_short_control_frames_is_asked_several_times) {
+  const auto listen = [] {
+    return std::is_same_v<TypeParam, tp::unix_socket> ? abstract_name() : std::string(any_port);
+  };
+  expect_pulled<TypeParam, tp::fixed_bytes<64_KiB>, short_frames>(listen());
+  expect_pulled<TypeParam, tp::fixed_bytes<64_KiB>, shorter_frames>(listen());
+}
+
+/// What an owner of a small machine speaks of, too.
+struct one_request : shorter_frames {
+  static constexpr std::size_t pipelined_requests = 1;
+};
+TEST(SlicesOverDatagrams, An_owner_of_one_request_at_a_time_is_asked_several_times) {
+  expect_pulled<tp::udp, tp::fixed_bytes<1112>, short_frames>(std::string(any_port));
+  expect_pulled<tp::udp, tp::fixed_bytes<1112>, shorter_frames>(std::string(any_port));
+  expect_pulled<tp::udp, tp::fixed_bytes<1112>, one_request>(std::string(any_port));
 }
 
 TEST(SlicesOverASession, Are_pulled_by_either_end) {

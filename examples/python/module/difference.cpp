@@ -43,12 +43,16 @@ py::tuple download_difference(source& from, std::string_view ref, const py::sequ
   });
 }
 
+/// Python chooses which tensors a step has.
+using in_8_bits = blocks_of_8_bits<256, all_tensors>;
+using in_4_bits = blocks_of_4_bits<256, all_tensors>;
+
 /// Calls `f` with the scheme of so many bits.
 template <class F>
 auto with_scheme(int bits, F f) {
-  if (bits == 4) return f(blocks_of_4_bits<>{});
+  if (bits == 4) return f(in_4_bits{});
   if (bits != 8) throw py::value_error("a step has 8 bits or 4");
-  return f(blocks_of_8_bits<>{});
+  return f(in_8_bits{});
 }
 
 /// Pulls a step in 8 or 4 bits, and moves the tensors that are described by it: contiguous ones in the CPU's memory.
@@ -130,8 +134,8 @@ py::tuple narrow_tensors(const py::sequence& now, const py::sequence& base, int 
 
 void bind_difference(py::module_& m) {
   py::class_<coded>(m, "CodedDifference");
-  py::class_<narrowed_step<blocks_of_8_bits<>>>(m, "NarrowedStep");
-  py::class_<narrowed_step<blocks_of_4_bits<>>>(m, "NarrowedStepIn4Bits");
+  py::class_<narrowed_step<in_8_bits>>(m, "NarrowedStep");
+  py::class_<narrowed_step<in_4_bits>>(m, "NarrowedStepIn4Bits");
   m.def("narrow_tensors", &narrow_tensors);
   m.def("encode_difference", &encode_difference);
   m.def("download_difference", &download_difference);

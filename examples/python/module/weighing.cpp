@@ -28,10 +28,12 @@ py::bytes as_bytes(std::span<const double> numbers) {
 /// of an update until reset().
 class whole_updates {
  public:
-  whole_updates(const py::sequence& described, const py::object& base, py::object keep, std::size_t max_updates)
+  whole_updates(const py::sequence& described, const py::object& base, py::object keep, std::size_t max_updates,
+                const std::vector<std::string>& names)
       : keep_(std::move(keep)), image_(tensor_table(described).to_write()), base_(tensor_table::to_write(base)),
-        weighing_(value_or_raise(
-            weighing::make(image_.destination(), base_ ? base_->source() : source_view{}, max_updates))) {}
+        weighing_(
+            value_or_raise(weighing::make(image_.destination(), base_ ? base_->source() : source_view{}, max_updates,
+                                          std::vector<std::string_view>(names.begin(), names.end())))) {}
 
   /// Whatever is raised: the update is not taken.
   void add(const py::sequence& described, py::object keep, double weight, std::string_view peer) {
@@ -120,7 +122,7 @@ class whole_updates {
 void bind_weighing(py::module_& m) {
   m.attr("max_trimmed") = weighing::max_trimmed;
   py::class_<whole_updates>(m, "WholeUpdates")
-      .def(py::init<const py::sequence&, const py::object&, py::object, std::size_t>())
+      .def(py::init<const py::sequence&, const py::object&, py::object, std::size_t, const std::vector<std::string>&>())
       .def("add", &whole_updates::add)
       .def("remove", &whole_updates::remove)
       .def_property_readonly("updates", &whole_updates::updates)

@@ -141,12 +141,24 @@ struct consumer_requirements {
 ///     then be called for any range behind the header, also again for one that has landed; chunk() is still called in
 ///     order. begin() may be called again, also after an error, if all is to be sent again. Without it a pull has one
 ///     connection at a time, and over datagrams bytes wait for those before them.
+/// 14. optionally `static constexpr bool any_tensor_order = true`, if tensors may arrive in any order: behind the
+/// header
+///     chunks then begin at any offset where a tensor does, and go on to its end before another begins.
 /// Offsets count as in `description`. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does
 /// so, while the header arrives.
 template <class C>
 concept consumer = detail::consumer_requirements<C>::met_11;
 
 namespace detail {
+/// Whether it takes tensors in another order than the image's.
+template <class C>
+inline constexpr bool takes_any_tensor_order = [] {
+  bool any = false;
+  if constexpr (requires { C::any_order; }) any = C::any_order;
+  if constexpr (requires { C::any_tensor_order; }) any = any || C::any_tensor_order;
+  return any;
+}();
+
 /// The type of the default argument.
 template <class C, bool Met = consumer<C>>
 using consumer_checks = consumer_requirements<C, Met>;

@@ -33,6 +33,9 @@ class tee<Destination, Observer> {
  public:
   static constexpr bool irrevocable = Destination::irrevocable || Observer::irrevocable;
 
+  static constexpr bool any_tensor_order = detail::takes_any_tensor_order<Destination> &&
+                                           detail::takes_any_tensor_order<Observer>;  ///< if both do
+
   /// Borrows both.
   tee(Destination& destination, Observer& observer) noexcept : destination_(destination), observer_(observer) {}
 

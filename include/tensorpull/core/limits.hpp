@@ -66,7 +66,7 @@ struct default_limits {
   /// pass over the model. 0: requests for subsets are refused as `unsupported`.
   static constexpr std::uint64_t subset_bytes_per_second = 256ull << 20;
   /// Whether a recipient may ask for slices of tensors (pull_request::slices). Otherwise that is invalid_argument, and
-  /// the program has no code for it.
+  /// the program has no code for it, nor for owners that take fewer names in a request than it sends.
   static constexpr bool slices = true;
   /// Bytes that an owner hashes in a second for digests with chunks, for recipients that have not taken half as many
   /// bytes: a peer that asks and hangs up must not keep it busy. Recipients that take what they ask for are not
@@ -104,6 +104,13 @@ inline constexpr std::size_t made_frame_bytes = [] {
   if (page > 4096) page = 4096;
   return page < description_frame_bytes ? description_frame_bytes : page;
 }();
+
+/// Words of 8 bytes of the longest request that an end takes, as it states them; 0: not stated, since it takes what a
+/// recipient of the default limits sends.
+template <class Limits>
+inline constexpr std::uint16_t request_words = Limits::control_frame_bytes < default_limits::control_frame_bytes
+                                                   ? Limits::control_frame_bytes / 8
+                                                   : 0;
 
 /// The requirements of a limits policy; their meaning stands at the concept.
 template <class L, bool Silent = true, class Instead = nothing_instead>

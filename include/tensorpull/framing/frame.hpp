@@ -161,6 +161,8 @@ struct frame {
   std::uint32_t delay_ms = 0;
   std::uint32_t application = 0;  ///< application: the message's kind, chosen by the application
   std::uint16_t window = 0;  ///< description: requests that may be in flight
+  /// description: words of 8 bytes of the longest request that the owner takes; 0: not stated
+  std::uint16_t request_words = 0;
   std::uint32_t reason = 0;  ///< cancel: why, a number chosen by the application
   recipient_id recipient{};  ///< describe, confirm, cancel: the recipient that asks; none: the connection stands for it
   digest_kind chunk_digest = digest_kind::none;  ///< pull: the digest that the chunk shall carry

@@ -148,6 +148,8 @@ struct Description {       # what is published under a reference
   tensors @8 :UInt32;
   window @9 :UInt16;       # requests that the owner lets one connection have in flight
   verifiable @10 :Bool;
+  requestWords @12 :UInt16;  # of 8 bytes: of the longest request that the owner takes. Of a Locate that is four words and the text for each name, and 16 words for
+                           # each slice. 0: not stated
   memory @11 :Bool;        # the memory in which the image lies comes with this frame (transports/over/shared_memory); nothing else does
 }
 
@@ -171,7 +173,9 @@ struct Locate {            # asks where the named tensors are, or slices of them
   refLow @1 :UInt64;
   version @2 :UInt64;      # 0: the one that is published now
   names @3 :List(Wanted);  # a List(Text) reads the same, and is sent where no slice is wanted. An owner that knows no slices locates
-                           # whole tensors: the fingerprint of its answer tells
+                           # whole tensors: the fingerprint of its answer tells. More than an owner has room for are a badRequest with the offset 0, as
+                           # the first of them is if it is not there: ask for fewer. None are a badRequest, too: over datagrams that tells, in a short
+                           # request, an owner that knows names from a small machine's, which hears no request in pieces
 }
 
 struct Wanted {            # a tensor, or a slice of it

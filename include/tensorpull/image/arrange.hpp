@@ -61,10 +61,12 @@ constexpr const tensor_entry* find_duplicate(std::span<const tensor_entry> entri
   return nullptr;
 }
 
-/// Checks and orders the metadata.
+/// Checks, counts and orders the metadata.
 constexpr result<void> arrange_metadata(std::span<metadata_entry> pairs) noexcept {
-  for (std::size_t i = 0; i < pairs.size(); ++i)
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
     if (!is_utf8(pairs[i].key) || !is_utf8(pairs[i].value)) return failure(errc::invalid_argument, i);
+    pairs[i].text_bytes = json_length(pairs[i].value);
+  }
   sort_in_place(
       pairs.size(), [&](std::size_t a, std::size_t b) { return pairs[a].key < pairs[b].key; },
       [&](std::size_t a, std::size_t b) { std::swap(pairs[a], pairs[b]); });

@@ -63,8 +63,12 @@ constexpr std::uint64_t entry_text_length(const tensor_entry& entry) noexcept {
          std::string_view(R"("":{"dtype":"","shape":[],"data_offsets":[,]})").size();
 }
 
+/// A value may be megabytes, such as the digests of all tensors, and is written in windows: it is counted once.
+constexpr std::uint64_t value_text_length(const metadata_entry& pair) noexcept {
+  return pair.text_bytes != 0 ? pair.text_bytes : json_length(pair.value);
+}
 constexpr std::uint64_t pair_text_length(const metadata_entry& pair) noexcept {
-  return json_length(pair.key) + json_length(pair.value) + std::string_view(R"("":"")").size();
+  return json_length(pair.key) + value_text_length(pair) + std::string_view(R"("":"")").size();
 }
 
 /// Length of `"__metadata__":{...}`, without a comma; 0 without metadata.
@@ -103,7 +107,7 @@ class text_window {
 
   constexpr void put(std::string_view text) noexcept {
     if (skips(text.size())) return;
-    text.remove_prefix(static_cast<std::size_t>(skip_));
+    text = text.substr(static_cast<std::size_t>(skip_), out_.size() - written_);
     for (const char c : text) put_now(c);
     skip_ = 0;
   }
@@ -113,6 +117,7 @@ class text_window {
   constexpr void put_string(std::string_view text) noexcept {
     put('"');
     for (const char c : text) {
+      if (full()) return;
       const char escape = json_escape(c);
       if (escape == '\0') put(c);
       else if (put('\\'), put(escape); escape == 'u') {
@@ -155,7 +160,13 @@ constexpr void put_metadata(text_window& window, std::span<const metadata_entry>
     if (window.skips(pair_text_length(pair))) continue;
     window.put_string(pair.key);
     window.put(':');
-    window.put_string(pair.value);
+    if (pair.text_bytes != pair.value.size()) {
+      window.put_string(pair.value);
+    } else {  // it has no escapes, so what lies before the window is passed over at once
+      window.put('"');
+      window.put(pair.value);
+      window.put('"');
+    }
   }
   window.put('}');
 }

@@ -65,6 +65,8 @@ struct tensor_entry {
 struct metadata_entry {
   std::string_view key;  ///< UTF-8
   std::string_view value;  ///< UTF-8
+  /// of the value in a header, escapes and all; 0: it has not been counted. arrange() sets it.
+  std::uint64_t text_bytes = 0;
 };
 
 /// An image without its bytes. The tensors are in image order: dtype descending, then name bytewise, as

@@ -60,7 +60,7 @@ result<std::uint64_t> tensor_digest_of(const source_view& image, std::size_t i, 
 /// made of, with its names and shapes. Can be moved; source() stays valid then.
 class image_with_tensor_digests {
  public:
-  /// Cost: one pass over the bytes; one allocation, of 72 bytes a tensor and 32 a pair of metadata.
+  /// Cost: one pass over the bytes; one allocation, of 72 bytes a tensor and 40 a pair of metadata.
   /// Errors: out_of_memory; io if a source_reader failed; does_not_fit: there would be more header text than is
   /// written.
   template <hash Hash, std::size_t SliceBytes = 4096>

@@ -24,9 +24,9 @@ struct pull_options {
   /// answers (receipt::believed).
   std::uint64_t version = 0;
   /// Names of the tensors to pull: all tensors of the destination in any order, which are a part of what is published.
-  /// Empty: the whole image. More names than one request carries (about 1 KiB), or than 11 ranges of the image hold,
-  /// cost a request and an answer for each such number of them. A name that is not published is named by the error
-  /// (bad_request), maybe after other tensors have landed.
+  /// Empty: the whole image. More names than one request carries (about 1 KiB, or what the owner takes), or than 11
+  /// ranges hold, cost a request and an answer for each such number of them. A name that is not published is named by
+  /// the error (bad_request), maybe after other tensors have landed.
   std::span<const std::string_view> tensors{};
   /// The destination has only a part of what is published, and all its tensors are pulled: as if `tensors` named them,
   /// whatever it names.

@@ -291,6 +291,40 @@ TEST(DownloadChanges, Differences_that_lead_round_in_a_circle_end_with_a_pull_of
   EXPECT_EQ(owner->settlement_of(whole)->counts.completed, 1u);
 }
 
+/// A third of `large`.
+struct third {
+  float w[1][1024][1024];
+};
+
+}  // namespace download_changes_test
+BOOST_HANA_ADAPT_STRUCT(download_changes_test::third, w);
+namespace download_changes_test {
+
+TEST(DownloadChanges, A_slice_is_refused_as_what_is_wanted_and_as_what_it_is_a_difference_from) {
+  versions v;
+  const serving server(*v.owner);
+  const std::string at = local(v.owner->port());
+  const tp::tensor_slice rows[] = {{"w", 0, 1}};
+  const auto old = std::make_unique<large>(*v.old);
+  for (const auto& done : {tp::download_changes<net>(at, v.whole, *v.old, {.slices = rows}),
+                           tp::download_changes<net>(at, v.whole, v.changes, *v.old, v.coder, {.slices = rows})}) {
+    EXPECT_EQ(code_of(done), errc::invalid_argument);
+    EXPECT_EQ(done ? "" : std::string(done.error().name.view()), "w");
+  }
+  EXPECT_TRUE(same(*v.old, *old));
+
+  using thirds = raw_net<third, tp::tcp>;
+  const auto mine = blank<third>();
+  std::memcpy(mine->w, v.old->w, sizeof mine->w);
+  const auto before = std::make_unique<third>(*mine);
+  for (const auto& done : {tp::download_changes<thirds>(at, v.whole, *mine),
+                           tp::download_changes<thirds>(at, v.whole, v.changes, *mine, v.coder)}) {
+    EXPECT_EQ(code_of(done), errc::schema_mismatch);
+    EXPECT_EQ(done ? "" : std::string(done.error().name.view()), "w");
+  }
+  EXPECT_TRUE(same(*mine, *before));
+}
+
 TEST(DownloadChanges, What_ends_a_pull_ends_this_one) {
   versions v;
   const serving server(*v.owner);

@@ -149,6 +149,7 @@ byte_vector read_all(const D& from, std::size_t piece) {
   return all;
 }
 
+using all_in_8_bits = tp::blocks_of_8_bits<256, tp::all_tensors>;
 template <class Model>
 using in_memory = tp::model_landing<Model>;
 template <class Model, std::size_t N = 256, class Which = tp::all_tensors>
@@ -256,7 +257,7 @@ TEST(EmbeddedDifference, The_next_one_from_the_same_place_is_of_the_model_as_it_
     step(*now, round, 1e-2);
     ASSERT_TRUE(d.prepare());
     const model host_now = on_a_host(*now), host_base = on_a_host(*base);
-    const auto theirs = tp::narrowed_difference<>::make(views(host_now), views(host_base));
+    const auto theirs = tp::narrowed_difference<all_in_8_bits>::make(views(host_now), views(host_base));
     ASSERT_TRUE(theirs);
     EXPECT_TRUE(read_all(d, 512) == bytes_of(theirs->model())) << round;
   }
@@ -265,7 +266,7 @@ TEST(EmbeddedDifference, The_next_one_from_the_same_place_is_of_the_model_as_it_
 // What a server does: the update lands beside the average that it is added to, and neither sees a difference.
 using average = tp::weighted_average<tp::partial_updates::staged>;
 using both = tp::tee<tp::land, average::update>;
-using wide_pull = tp::datagram_transfer<tp::widened<both>, tp::bytes_up_to<512>, tp::image_digest>;
+using wide_pull = tp::datagram_transfer<tp::widened<both, all_in_8_bits>, tp::bytes_up_to<512>, tp::image_digest>;
 
 tp::pull_request request() {
   tp::pull_request r;
@@ -285,7 +286,7 @@ struct round_of {
     average::update update(sums, 3, {tp::recipient_id{1}, 1});
     tp::land landing(landed.destination());
     both two(landing, update);
-    auto wide = tp::widened<both>::make(two, base.source(), 512);
+    auto wide = tp::widened<both, all_in_8_bits>::make(two, base.source(), 512);
     if (!wide) return tp::failure(wide.error());
     wide_pull t(*wide, request(), {}, from.right.end->next_id());
     return from.pull(t);
@@ -334,15 +335,15 @@ TEST(EmbeddedDifference, A_server_averages_what_it_moves_while_it_comes_and_the_
       // what it should have become
       const model base_host = on_a_host(*base), device_host = on_a_host(*device);
       model expected = on_a_host(*base);
-      const auto theirs = tp::narrowed_difference<>::make(views(device_host), views(base_host));
+      const auto theirs = tp::narrowed_difference<all_in_8_bits>::make(views(device_host), views(base_host));
       ASSERT_TRUE(theirs);
       for (std::size_t i = 0; i < expected.schema().tensor_count; ++i) {
         const auto n = static_cast<std::size_t>(expected.schema().tensors[i].size_bytes() / 4);
         auto* const to = reinterpret_cast<float*>(expected.destination().address(i));
         const auto* const from = reinterpret_cast<const float*>(device_host.source().address(i));
         for (std::size_t at = 0; at < n; at += 256)
-          ASSERT_TRUE(tp::blocks_of_8_bits<>::advance<float>({from + at, std::min<std::size_t>(256, n - at)},
-                                                             {to + at, std::min<std::size_t>(256, n - at)}));
+          ASSERT_TRUE(all_in_8_bits::advance<float>({from + at, std::min<std::size_t>(256, n - at)},
+                                                    {to + at, std::min<std::size_t>(256, n - at)}));
       }
       EXPECT_TRUE(server.landed.image_bytes() == expected.image_bytes());
       ASSERT_TRUE(server.sums.finish());
@@ -363,7 +364,7 @@ TEST(EmbeddedDifference, Is_made_from_a_base_that_lies_in_flash) {
   const auto data = data_of(*base);
   for (std::uint32_t at = 0; at < data.size(); at += 500)
     ASSERT_TRUE(landing.write(at, std::span(data).subspan(at, std::min<std::size_t>(500, data.size() - at))));
-  tp::embedded_difference<floats, landing_type> in_flash(*now, landing);
+  tp::embedded_difference<floats, landing_type, 256, tp::all_tensors> in_flash(*now, landing);
   in_memory<floats> copy(*base);
   floats_difference in_ram(*now, copy);
   ASSERT_TRUE(in_flash.prepare());
@@ -462,7 +463,7 @@ TEST(EmbeddedDifference, A_base_that_cannot_be_read_ends_the_publication_and_rec
   const auto now = stepped(*base);
   in_memory<floats> landed(*base);
   failing_base failing{landed, -1};
-  using type = tp::embedded_difference<floats, failing_base>;
+  using type = tp::embedded_difference<floats, failing_base, 256, tp::all_tensors>;
   type d(*now, failing);
   failing.left = 0;
   const auto first = d.prepare();
@@ -515,7 +516,8 @@ struct lie {
 
 template <>
 struct tensorpull::embedded_image<embedded_difference_test::lie>
-    : tensorpull::detail::embedded::narrowed_image<embedded_difference_test::floats, tensorpull::blocks_of_8_bits<>> {
+    : tensorpull::detail::embedded::narrowed_image<embedded_difference_test::floats,
+                                                   tensorpull::blocks_of_8_bits<256, tensorpull::all_tensors>> {
   using lie = embedded_difference_test::lie;
   using model_type = lie;
   static bool read(const lie& from, std::uint32_t at, std::span<std::byte> out) noexcept {

@@ -17,7 +17,7 @@ using namespace tensorpull;
 using ::test::code_of;
 using ::test::succeeded;
 
-using in_4_bits = blocks_of_4_bits<>;
+using in_4_bits = blocks_of_4_bits<256, all_tensors>;
 using feedback = error_feedback<in_4_bits>;
 
 constexpr dtype type_of(float) { return dtype::f32; }

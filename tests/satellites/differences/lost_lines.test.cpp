@@ -190,6 +190,7 @@ void is_widened() {
 }
 TEST(LostLines, A_narrowed_difference_goes_on_where_it_was) {
   is_widened<net<tp::chunk_and_image_digest>, tp::blocks_of_8_bits<>>();
+  is_widened<net<tp::chunk_and_image_digest>, tp::blocks_of_4_bits<256, tp::tensors_named<"b">>>();
   is_widened<net<>, tp::blocks_of_8_bits<>>();
   is_widened<net<>, tp::blocks_of_4_bits<>>();
 }

@@ -68,7 +68,7 @@ struct network {
 template <class Scheme>
 struct NarrowedTensors : testing::Test {};
 using named_tensors = tensors_named<"running_var", "kernel", "count">;
-using schemes = testing::Types<blocks_of_8_bits<256, matrices>, blocks_of_4_bits<256, matrices>, blocks_of_8_bits<>,
+using schemes = testing::Types<blocks_of_8_bits<>, blocks_of_4_bits<>, blocks_of_8_bits<256, all_tensors>,
                                blocks_of_8_bits<256, named_tensors>, blocks_of_4_bits<256, named_tensors>>;
 TYPED_TEST_SUITE(NarrowedTensors, schemes);
 

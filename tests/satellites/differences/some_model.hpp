@@ -11,11 +11,12 @@
 
 namespace test {
 
-/// Tensors of these types, of 0 to many elements.
+/// Tensors of these types, of 0 to many elements; those of 100 and more are matrices.
 struct some_model {
   std::vector<std::string> names;
   std::vector<tensorpull::dtype> types;
   std::vector<std::uint64_t> counts;
+  std::vector<std::vector<std::uint64_t>> shapes;
   std::vector<std::vector<std::uint64_t>> memory;
 
   explicit some_model(const std::vector<tensorpull::dtype>& of = {tensorpull::dtype::f32}) {
@@ -24,6 +25,7 @@ struct some_model {
         names.push_back(std::string(to_string(type)) + "." + std::to_string(n));
         types.push_back(type);
         counts.push_back(n);
+        shapes.push_back(n < 100 ? std::vector{n} : std::vector{n / 10, std::uint64_t{10}});
         memory.emplace_back(n + 1);
       }
     step(1, 1);
@@ -51,7 +53,7 @@ struct some_model {
   std::vector<tensorpull::mutable_tensor_view> views() {
     std::vector<tensorpull::mutable_tensor_view> made;
     for (std::size_t i = 0; i < names.size(); ++i)
-      made.push_back({names[i], types[i], {&counts[i], 1}, reinterpret_cast<std::byte*>(memory[i].data()), {}, false});
+      made.push_back({names[i], types[i], shapes[i], reinterpret_cast<std::byte*>(memory[i].data()), {}, false});
     return made;
   }
   std::vector<tensorpull::tensor_view> constant() {

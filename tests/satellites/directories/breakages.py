@@ -20,4 +20,8 @@ BREAKAGES = [
     ("satellites/directories/receive_directory.hpp", "if (bytes() > options_.max_bytes) return failure(errc::too_large, bytes(), path);", "", FILE, "*More_than_is_allowed*"),
     ("satellites/directories/detail/open_files.hpp", "while (!made && (errno == EMFILE || errno == ENFILE))", "while (false)", FILE, "*all_descriptors*"),
     ("satellites/directories/directory_image.hpp", "std::string_view(changed->path), reason)", "std::string_view(changed->path), 0)", FILE, "*may_not_be_read*"),
+    ("satellites/directories/receive_directory.hpp", "if (part.cursor().version == d.version)\n", "if (false)\n", FILE, "*at_the_byte_where_they*"),
+    ("satellites/directories/receive_directory.hpp", "if (part.cursor().version == d.version)\n", "if (part.was_there())\n", FILE, "*beginning_of_another_version*"),
+    ("satellites/directories/receive_directory.hpp", "if (const auto ok = to.empty(*missing); !ok) return failure(ok.error());", "", FILE, "*beginning_of_another_version*"),
+    ("satellites/directories/receive_directory.hpp", "if (!*good) return {};\n", "", FILE, "*beginning_with_other_bytes*"),
 ]

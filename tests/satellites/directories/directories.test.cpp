@@ -125,6 +125,10 @@ class Directories : public testing::Test {
     stop_ = {};
     most = ~std::uint64_t{0};
   }
+  void nothing_but_the_directory_is_left() const {
+    EXPECT_FALSE(fs::exists(part));
+    fs::remove_all(here);
+  }
   void nothing_is_left() const {
     EXPECT_FALSE(fs::exists(here));
     EXPECT_FALSE(fs::exists(part));
@@ -233,6 +237,88 @@ TEST_F(Directories, Digests_that_lie_about_a_base_cost_a_pull_of_all) {
   const std::string base = here.string();
   ASSERT_TRUE(succeeded(receive(ref, {.base = base, .overwrite = true})));
   EXPECT_EQ(read(here), (tree{{"a", "1234"}, {"b", "9999"}}));
+}
+
+TEST_F(Directories, A_choice_and_what_a_base_lacks_go_on_at_the_byte_where_they_were) {
+  const std::string base = here.string() + "-old";
+  write(base, {{"model-00002-of-00002.safetensors", checkpoint().at("model-00002-of-00002.safetensors")}});
+  const std::string_view include[]{"model-*"};
+  for (const bool some : {true, false}) {
+    tp::directory_options options;
+    if (some) options.files.include = include;
+    else options.base = base;
+    most = 30'000;  // in the middle of the first of them
+    EXPECT_EQ(code_of(receive(*publish(checkpoint()), options)), errc::cancelled);
+    const std::uint64_t first = came;
+    go_on();
+    const auto ref = publish(checkpoint(), {.recipients = 1});
+    const auto done = receive(*ref, options);
+    ASSERT_TRUE(succeeded(done));
+    tree expected = checkpoint();
+    if (some) std::erase_if(expected, [](const auto& f) { return !f.first.starts_with("model-"); });
+    EXPECT_EQ(read(here), expected);
+    EXPECT_GE(done->kept, 30'000u - 4'096) << some;
+    EXPECT_LE(first + came, (some ? 63'456u : 46'000u) + 2 * 4'096) << "no more than a chunk is fetched twice";
+    ASSERT_TRUE(owner->settlement_of(*ref));
+    EXPECT_EQ(owner->settlement_of(*ref)->counts.acquired, 1u) << "one recipient, of all pulls";
+    nothing_but_the_directory_is_left();
+  }
+}
+
+TEST_F(Directories, A_beginning_with_other_bytes_is_fetched_again) {
+  const std::string_view include[]{"model-*"};
+  const auto ref = publish(checkpoint());
+  most = 30'000;
+  EXPECT_EQ(code_of(receive(*ref, {.files = {include}})), errc::cancelled);
+  const fs::path begun = part / "files" / "model-00001-of-00002.safetensors";
+  ASSERT_GT(fs::file_size(begun), 20'000u);
+  std::fstream(begun, std::ios::binary | std::ios::in | std::ios::out).seekp(100) << "other";
+  go_on();
+  const auto done = receive(*ref, {.files = {include}});
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_EQ(read(here).at("model-00001-of-00002.safetensors"), checkpoint().at("model-00001-of-00002.safetensors"));
+  EXPECT_GT(came, 63'456u);
+  EXPECT_EQ(done->kept, 0u);
+}
+
+TEST_F(Directories, A_beginning_of_another_version_is_not_gone_on_with) {
+  const std::string_view include[]{"model-*"};
+  most = 30'000;
+  EXPECT_EQ(code_of(receive(*publish(checkpoint()), {.files = {include}})), errc::cancelled);
+  go_on();
+  tree now = checkpoint();
+  for (auto& [name, bytes] : now)
+    if (name.starts_with("model-")) bytes[0] ^= 1;
+  const auto ref = publish(now);
+  most = 20'000;  // and that one is interrupted, too
+  EXPECT_EQ(code_of(receive(*ref, {.files = {include}})), errc::cancelled);
+  EXPECT_LT(fs::file_size(part / "files" / "model-00001-of-00002.safetensors"), 25'000u);
+  const std::uint64_t first = came;
+  go_on();
+  const auto done = receive(*ref, {.files = {include}});
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_EQ(read(here).at("model-00001-of-00002.safetensors"), now.at("model-00001-of-00002.safetensors"));
+  EXPECT_LE(first + came, 63'456u + 2 * 4'096);
+}
+
+TEST_F(Directories, An_index_of_shards_is_a_file_like_any_other) {
+  // it names a shard twice, one outside and one that is not there: nobody opens what it names
+  const tree files{{"model.safetensors.index.json",
+                    R"({"weight_map": {"a": "model-1.safetensors", "b": "../outside.safetensors", "a": "none"}})"},
+                   {"model-1.safetensors", noise(100, 1)}};
+  write(here.parent_path(), {{"outside.safetensors", "mine"}});
+  ASSERT_TRUE(succeeded(receive(*publish(files))));
+  EXPECT_EQ(read(here), files);
+  EXPECT_EQ(read(here.parent_path()).at("outside.safetensors"), "mine");
+}
+
+TEST_F(Directories, Names_that_differ_in_their_normal_form_are_what_the_file_system_makes_of_them) {
+  const tree files{{"caf\u00e9", "1"}, {"cafe\u0301", "2"}, {"\u00c4", "3"}, {"\u00e4", "4"}};
+  write(here.parent_path() / "tried", files);
+  const bool keeps_all = read(here.parent_path() / "tried").size() == files.size();
+  const auto done = receive(publish_as(files));
+  EXPECT_EQ(code_of(done), keeps_all ? errc{} : errc::duplicate_name);
+  EXPECT_EQ(read(here), keeps_all ? files : tree());
 }
 
 TEST_F(Directories, A_base_that_has_everything_costs_one_byte) {

@@ -621,6 +621,20 @@ TEST_F(HttpPull, A_model_of_another_schema_is_refused_before_a_byte_lands) {
   EXPECT_EQ(done.error().at, 0u);
 }
 
+TEST_F(HttpPull, Tensors_by_name_and_slices_are_refused_before_anything_is_asked) {
+  const std::string_view names[] = {"step"};
+  const tp::tensor_slice rows[] = {{"step", 0, 1}};
+  tp::pull_options by_name = options, by_part = options, sliced = options;
+  by_name.tensors = names, by_part.part = true, sliced.slices = rows;
+  for (const auto& how : {by_name, by_part, sliced}) {
+    const auto done = net::download_tensors(server.url(), tp::ref_id{}, *mine, how);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error(), errc::unsupported_request);
+    EXPECT_EQ(done.error().name.view(), "tensors by name");
+  }
+  EXPECT_TRUE(server.asked().empty());
+}
+
 TEST_F(HttpPull, A_stop_is_heard_wherever_it_waits) {
   server.instead = [](const http_asked& a, raw_peer&) { return a.number > 0; };  // nothing more is said
   std::stop_source stop;

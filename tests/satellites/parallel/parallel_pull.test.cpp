@@ -497,6 +497,31 @@ TEST(ParallelPull, Named_tensors) {
   EXPECT_FALSE(bytes_of(mine->c) == bytes_of(t.model->c));
 }
 
+TEST(ParallelPull, Slices_of_tensors_from_several_owners_also_if_the_first_dies) {
+  const std::uint64_t rows[] = {1, 1024, 1024};
+  for (const bool dies : {false, true}) {
+    std::optional<publishes> first(std::in_place, source(), tp::publish_options{.id = {7, 8}});
+    const publishes second(source(), {.id = {7, 8}});
+    const auto mine = std::make_unique<std::array<float, 1024 * 1024>>();
+    const tp::mutable_tensor_view views[] = {{"w", tp::dtype::f32, rows, reinterpret_cast<std::byte*>(mine->data())}};
+    auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
+    ASSERT_TRUE(image);
+    tp::land to(image->destination());
+    const std::string first_at = first->address(), second_at = second.address();
+    const std::string_view texts[] = {first_at, second_at};
+    const tp::tensor_slice middle[] = {{"w", 1, 2}};
+    auto end = [&](const tp::progress_event& e) {
+      if (dies && e.bytes_done > 0) first.reset();
+    };
+    const auto done = net::pull(
+        tp::parallel_addresses<tp::tcp>(texts, 4), {{7, 8}, second.ref->version, 0}, to,
+        {.per_request_timeout = 20s, .slices = middle, .retry = quick, .progress = end, .progress_interval = 0ms});
+    ASSERT_TRUE(completed(done)) << dies;
+    EXPECT_EQ(done->bytes, sizeof *mine);
+    EXPECT_EQ(std::memcmp(mine->data(), source().w[1], sizeof *mine), 0) << dies;
+  }
+}
+
 TEST(ParallelPull, Named_tensors_of_one_owner_are_confirmed) {
   for (int round = 0; round < 20; ++round) {
     const two t;

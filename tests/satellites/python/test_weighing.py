@@ -96,6 +96,23 @@ def test_one_hostile_client_does_not_decide_the_mean_and_rounds_follow_each_othe
         assert 0.6 < moved < 1.2, moved
 
 
+def test_norms_of_named_tensors_alone_and_the_median_of_the_rest():
+    base, updates, w = a_round(names=["w"])
+    updates["client-1"]["b"][0] = np.nan  # nobody looks at it, and it decides nothing
+    seen = w.look()
+    for i, peer in enumerate(seen.peers):
+        assert np.isclose(seen.norms[i], np.linalg.norm(updates[peer]["w"].astype(float) - base["w"]), rtol=1e-12)
+    made = w.result(lambda of: ([1.0] * N, [0.0] * N))
+    assert np.array_equal(made["w"], base["w"]), "a scale is that of what is compared"
+    for name in ("b", "h"):
+        rest = np.sort(np.stack([np.nan_to_num(u[name], nan=np.inf) for u in updates.values()]), axis=0)
+        assert np.array_equal(made[name], rest[N // 2]), name
+    for wrong, error in (("w", TypeError), (1, TypeError), ([1], TypeError), ([], ValueError), (["w", "x"], tensorpull.Error)):
+        with pytest.raises(error) as e:
+            Weighing(base, names=wrong)
+    assert e.value.code == "bad_request" and "(x)" in str(e.value)
+
+
 def test_a_trimmed_mean_and_sums_that_wrap():
     updates = [np.array([3, 1, 2], np.float32), np.array([1, 9, 2], np.float32), np.array([2, 2, -100], np.float32)]
     w = Weighing(like={"a": updates[0]})

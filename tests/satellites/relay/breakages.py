@@ -4,6 +4,7 @@ BREAKAGES = [
     ("satellites/relay/relay.hpp", "const detail::awaited_link line(upstream.stream());", "", "satellites/relay/relay_silent_line", "*"),
     ("satellites/relay/relay.hpp", "machine.asked() ? options.idle_timeout", "true ? options.idle_timeout", "satellites/relay/relay", "*keep_the_owners*"),
     ("satellites/relay/relay.hpp", "(worked || held", "(moved || worked || held", "satellites/relay/relay", "*keep_the_owners*"),
+    ("satellites/relay/relay_machine.hpp", "own != 0 && (m.request_words == 0 || m.request_words > own)", "own != 0 && m.request_words > own", "satellites/relay/relay", "*No_longer*"),
     ("satellites/relay/relay_machine.hpp", "m.kind == frame_kind::refused && ends_a_serve(m.status)", "false", "satellites/relay/relay", "*Ends_well*"),
     ("satellites/relay/relay_machine.hpp", "if (is_newer(m.kind)) return true;", "", "satellites/relay/relay", "*F17*"),
     ("satellites/relay/relay_machine.hpp", "is_newer(m.kind) ? status::unsupported :", "", "satellites/relay/relay", "*F17*"),

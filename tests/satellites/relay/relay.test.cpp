@@ -291,6 +291,32 @@ TEST(Relay, An_origin_cannot_write_behind_the_buffer_nor_answer_what_was_not_ask
   EXPECT_EQ(to_string(to_description.error().code), to_string(tp::errc::unexpected_frame)) << "answered already";
 }
 
+struct short_frames : tp::default_limits {
+  static constexpr std::size_t control_frame_bytes = 512;
+};
+TEST(Relay, No_longer_requests_are_stated_than_it_takes_itself) {
+  for (const std::uint16_t stated : std::initializer_list<std::uint16_t>{0, 40, 64, 100}) {
+    std::vector<std::byte> chunk(buffer_bytes);
+    tp::relay_machine<tp::basic_word_framing<short_frames>, short_frames> machine(chunk, {1, 2}, 1);
+    tp::frame asks;
+    asks.kind = tp::frame_kind::describe;
+    asks.id = 1, asks.ref = {1, 2};
+    const auto request = encode(asks);
+    std::memcpy(machine.room().data(), request.bytes().data(), request.bytes().size());
+    machine.received(request.bytes().size());
+    tp::frame passed_on;
+    ASSERT_TRUE(machine.next(passed_on));
+    auto d = answer_to(passed_on, tp::frame_kind::description);
+    d.length = 1, d.window = 4, d.request_words = stated;
+    machine.on(d);
+    std::array<std::span<const std::byte>, 3> out;
+    ASSERT_EQ(machine.to_write(out), 1u);
+    const decoded back(frame{std::span(out[0])});
+    ASSERT_TRUE(back.outcome);
+    EXPECT_EQ(back.m.request_words, stated == 40 ? 40 : 64) << stated;
+  }
+}
+
 TEST(Relay, A_recipient_can_only_ask) {
   origin o;
   tp::frame letter;

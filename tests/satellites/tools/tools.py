@@ -936,6 +936,19 @@ def a_directory_is_interrupted_and_resumed():
         assert files_below("copy") == files and names() == ["checkpoint", "copy"], names()
         assert done["outcome"] == "completed" and done["confirmed"] and done["resumed_bytes"] > 10 * MIB, done
         assert sender.end()[-1]["completed"] == 1
+    # a choice of files, killed within the first of them
+    with Sender("checkpoint") as sender:
+        path = SlowPath(sender.port, 1 << 30)
+        path.hold_at(6 * MIB)
+        words = ("recv", path.address, sender.ref, "-o", "some/", "--json", "--chunk", "64K", "--include", "*.safetensors", "--resume")
+        first = processes.Program(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        first.kill()
+        first.communicate(timeout=60)
+        path.go_on()
+        done = json.loads(run(*words)[0])
+        some = {name: what for name, what in files.items() if name.endswith(".safetensors")}
+        assert files_below("some") == some and done["outcome"] == "completed" and done["resumed_bytes"] > 4 * MIB, done
 
 
 def a_directory_from_several_senders():
@@ -1613,7 +1626,7 @@ def what_is_put_has_its_digest():
     put = json.loads(run("send", "model.safetensors", "--put", store.url, "--json")[0])
     store.join(20)
     with Sender("model.safetensors") as sender:
-        assert put == {"event": "put", "file": "model.safetensors", "bytes": len(CANONICAL), "digest": sender.published[0]["digest"]}, put
+        assert put == {"event": "put", "file": "model.safetensors", "bytes": len(CANONICAL), "sent_bytes": len(CANONICAL), "digest": sender.published[0]["digest"]}, put
     assert store.stored == CANONICAL
     store = Store()
     assert "--digest xxh3:" + put["digest"] in run("send", "model.safetensors", "--put", store.url)[0]

@@ -83,8 +83,8 @@ def download_directory(
       exclude    and fit none of these
       base       a directory of an earlier version, perhaps `path` itself with `overwrite`: a file that has the published digest is copied from there, and not fetched.
                  `Receipt.kept_bytes` has their bytes
-      resume     until it is complete the directory is `.NAME.part` beside it. That stays if the download fails or the process is killed, and the next call goes on with it: at the
-                 byte where it was, or, with `include`, `exclude` or `base`, at the first file that is not complete. False: what is there is fetched anew
+      resume     until it is complete the directory is `.NAME.part` beside it. That stays if the download fails or the process is killed, and the next call goes on with it at
+                 the byte where it was. False: what is there is fetched anew
       overwrite  replace another directory that is there, in one step; otherwise "io" (`system` is `errno.EEXIST`)
       max_bytes  of all files, refused before data moves ("too_large"); None: what the disk has room for ("disk_full")
 

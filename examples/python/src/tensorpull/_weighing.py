@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from math import inf, isfinite
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native
 from ._average import flat_tensors, number_above_0, sums_wanted
 from ._download import writable
+from ._errors import Error
 from ._options import text, whole
 from ._tensors import Tensors, empty_like
 from ._types import OfOneProcess, TensorDict
@@ -20,7 +21,7 @@ class Differences(NamedTuple):
 
     peers: Tuple[str, ...]
     weights: Tuple[float, ...]  #: their own
-    norms: Any  #: float64 array of N: the Euclidean norm of update less base, without counters (tensors of integers beside others)
+    norms: Any  #: float64 array of N: the Euclidean norm of update less base, of the tensors that are compared
     products: Any  #: float64 array of N x N: the Gram matrix, the dot products of the differences
 
 
@@ -44,13 +45,27 @@ class clip_norms:
         return [min(weight, heavy) if norm < inf else 0.0 for weight, norm in zip(seen.weights, norms)], [most / norm if most < norm < inf else 1.0 for norm in norms]
 
 
+def _names(names: Optional[Iterable[str]], tensors: Tensors) -> List[str]:
+    """By the names under which tensors travel; none: all floating ones."""
+    if names is None:
+        return []
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise TypeError(f"names is a list of tensors' names; not {names!r}")
+    chosen = sorted({text(tensors.ties.get(name, name), "names", "a tensor's name") for name in names})
+    if not chosen:
+        raise ValueError("names has no name, so nothing would be compared")
+    if strangers := set(chosen) - {one[0] for one in tensors.described}:
+        raise Error("bad_request", "names has a name that no tensor has", min(strangers))
+    return chosen
+
+
 #: Gives N weights, or N weights and N scales (1 if there are none): the result is base + sum(weight * scale * difference) / sum(weight).
 Weigh = Callable[[Differences], Union[Sequence[float], Tuple[Sequence[float], Sequence[float]]]]
 
 
 class Weighing(OfOneProcess):
     """Whole updates of one round, and what is made of them. An update that is out of proportion, by accident or on purpose, does not decide the mean.
-    Of tensors of integers beside others, such as a counter, the result has the median.
+    Norms and products are of the floating tensors, or of those that `names` lists. Of others, such as a counter, the result has the weighted median.
 
     `base`: the old model, a flat dict of tensors in the CPU's memory. Without it there is only `trimmed_mean` and `wrapping_sum`; give `like` then, a dict of the updates' tensors.
     `out`: the result goes into these tensors, which are written by the last step only and may be those of `base`; otherwise new ones are made. All are borrowed, and may not change
@@ -60,7 +75,8 @@ class Weighing(OfOneProcess):
     """
 
     def __init__(
-        self, base: Optional[Mapping[str, Any]] = None, *, like: Optional[Mapping[str, Any]] = None, out: Optional[Mapping[str, Any]] = None, max_updates: int = 64
+        self, base: Optional[Mapping[str, Any]] = None, *, like: Optional[Mapping[str, Any]] = None, out: Optional[Mapping[str, Any]] = None, max_updates: int = 64,
+        names: Optional[Iterable[str]] = None,
     ) -> None:  # fmt: skip
         if like is not None and (base is not None or out is not None) or (base is None and like is None and out is None):
             raise ValueError("either base, with or without out, or like or out alone")
@@ -75,7 +91,8 @@ class Weighing(OfOneProcess):
         most = whole(max_updates, "max_updates", 2**20, least=1)
         with sums_wanted():
             self._native = _native.WholeUpdates(
-                self._tensors.described, before.described if before else None, (self._tensors.keep, before.keep if before else None), most
+                self._tensors.described, before.described if before else None, (self._tensors.keep, before.keep if before else None), most,
+                _names(names, self._tensors),
             )
         self._peers: Dict[int, str] = {}
         self._lock = threading.Lock()

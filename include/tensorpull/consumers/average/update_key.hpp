@@ -64,7 +64,7 @@ struct update_record {
   update_peer peer{};  ///< whose it is
   double weight = 0;  ///< what its values are multiplied by
   std::uint64_t version = 0;  ///< of the image that is in the sums
-  /// bytes of the data section that are in the sums, from the first on; all of them if it counts
+  /// bytes of the data section that are in the sums, the first ones that arrived; all of them if it counts
   std::uint64_t added_bytes = 0;
   update_state state = update_state::stopped;  ///< how far it is
   bool verifiable = false;  ///< whether the version is a digest of the image

@@ -21,6 +21,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace tensorpull {
@@ -35,20 +36,23 @@ namespace tensorpull {
 /// mean is that of the values by the weights alone. An update that has another infinity there, or NaN instead, has a
 /// norm that is NaN. An element that has its old value in all updates keeps its bits.
 ///
-/// Tensors of integers beside floating-point ones are counters, as BatchNorm has, and no part of a step: they count in
-/// no norm or product. Each element of the result is the weighted median of theirs, which is the value of an update,
-/// and no scale changes it. So fewer than half of the weights cannot move it beyond the others' values. Cost: a sort of
-/// N for each element. A model of integers alone is weighed as any other.
+/// A step is of the floating-point tensors, or of those that make() is given. Others, such as BatchNorm's counter,
+/// count in no norm or product. Each element of the result is the weighted median of theirs, which is the value of an
+/// update, and no scale changes it. So fewer than half of the weights cannot move it beyond the others' values, nor
+/// make it NaN. Cost: a sort of N for each element. A model of integers alone is weighed as any other.
 class weighing {
  public:
   /// Updates that trimmed_mean() takes at most.
   static constexpr std::size_t max_trimmed = 64;
 
   /// Borrows the result's memory, which only finish(), trimmed_mean() and wrapping_sum() write, and that of `base`, the
-  /// old model, which may be the result's own. trimmed_mean() and wrapping_sum() need none. Errors: as those of
-  /// weighted_average::make for the result and the base; invalid_argument (no updates), out_of_memory.
+  /// old model, which may be the result's own. trimmed_mean() and wrapping_sum() need none. `names`: the tensors that a
+  /// step is of; none: the floating-point ones. Errors: as those of weighted_average::make for the result and the base;
+  /// schema_mismatch (no tensor has one of these names, which the error has); invalid_argument (no updates),
+  /// out_of_memory.
   [[nodiscard]] static result<weighing> make(const destination_view& result_model, const source_view& base,
-                                             std::size_t max_updates) noexcept {
+                                             std::size_t max_updates,
+                                             std::span<const std::string_view> names = {}) noexcept {
     for (const tensor_entry& t : result_model.schema->entries()) {
       if (detail::sum_bytes(t.type) == 0) return failure(errc::unsupported_dtype, t.begin, t.name);
       if (t.indirect) return failure(errc::unsupported_layout, t.begin, t.name);
@@ -60,17 +64,17 @@ class weighing {
     if (max_updates > most || max_updates > (static_cast<std::size_t>(-1) >> 6U) / max_updates)
       return failure(errc::out_of_memory);
     weighing made(result_model, base, max_updates);
-    if (!made.slices_ || !made.updates_ || !made.places_ || !made.sums_ || !made.numbers_)
+    if (!made.slices_ || !made.updates_ || !made.places_ || !made.sums_ || !made.numbers_ || !made.moves_)
       return failure(errc::out_of_memory);
+    if (const auto ok = made.choose(names); !ok) return failure(ok.error());
     return made;
   }
 
   /// Takes an update that is complete and verified. Its elements may not change until the result is written, nor may
-  /// those of the base from the first look on. Errors,
-  /// and the update is not taken: invalid_argument (nobody, or a weight that is not finite and above 0), update_changed
-  /// (the peer has one already), table_full, each with the peer's name; schema_mismatch, unsupported_layout and
-  /// invalid_argument (it overlaps the result's memory and does not begin with it) with the tensor's. An overlap with
-  /// a tensor of another name is not noticed.
+  /// those of the base from the first look on. Errors, and the update is not taken: invalid_argument (nobody, or a
+  /// weight that is not finite and above 0), update_changed (the peer has one already), table_full, each with the
+  /// peer's name; schema_mismatch, unsupported_layout and invalid_argument (it overlaps the result's memory and does
+  /// not begin with it) with the tensor's. An overlap with a tensor of another name is not noticed.
   result<void> add(const whole_update& u) noexcept {
     if (!u.peer || !(u.weight > 0) || !std::isfinite(u.weight) || u.model.schema == nullptr)
       return failure(errc::invalid_argument, 0, u.peer.name());
@@ -161,7 +165,7 @@ class weighing {
     if (!(sum > 0) || !std::isfinite(sum)) return failure(errc::invalid_argument);
     for (std::size_t i = 0; i < count_; ++i) weights()[i] /= sum;
     for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
-      if (!moves<E>()) return write_median<E>(tensor, at, n);
+      if (!moves_[tensor]) return write_median<E>(tensor, at, n);
       write_mean<E>(tensor, at, n);
       return true;
     });
@@ -242,8 +246,21 @@ class weighing {
       : to_(to), from_(from), max_(max), updates_(new(std::nothrow) whole_update[max]),
         slices_(new(std::nothrow) double[(max + 1) * detail::slice_elements]),
         places_(new(std::nothrow) std::size_t[max]), sums_(new(std::nothrow) detail::compensated_sum[max * max]),
-        numbers_(new(std::nothrow) double[max * (max + 3)]),
-        integers_move_(std::ranges::all_of(to.schema->entries(), &detail::has_integers, &tensor_entry::type)) {}
+        numbers_(new(std::nothrow) double[max * (max + 3)]), moves_(new(std::nothrow) bool[to.schema->tensor_count]) {}
+
+  /// The tensors that a step is of.
+  result<void> choose(std::span<const std::string_view> names) noexcept {
+    const image_schema& s = *to_.schema;
+    const bool all = std::ranges::all_of(s.entries(), &detail::has_integers, &tensor_entry::type);
+    for (std::size_t t = 0; t < s.tensor_count; ++t)
+      moves_[t] = names.empty() && (all || !detail::has_integers(s.tensors[t].type));
+    for (const std::string_view name : names) {
+      const std::size_t t = detail::find_tensor(s, name);
+      if (t == s.tensor_count) return failure(errc::schema_mismatch, 0, name);
+      moves_[t] = true;
+    }
+    return {};
+  }
 
   std::span<whole_update> all() noexcept { return {updates_.get(), count_}; }
   /// Where an update of this peer is, or would be.
@@ -278,17 +295,12 @@ class weighing {
     }
   }
 
-  /// Whether elements of this kind are a part of a step.
-  template <class E>
-  bool moves() const noexcept {
-    return integers_move_ || !detail::is_integer<E>;
-  }
   /// Of an update whose norm is no number: the first tensor with which it is none.
   std::size_t tensor_to_blame(std::size_t i) noexcept {
     std::size_t found = 0;
     detail::compensated_sum squares;
     for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
-      if (!moves<E>()) return true;
+      if (!moves_[tensor]) return true;
       detail::read_slice<E>(slice(0), from_.address(tensor) + at, n);
       const std::size_t whole = detail::read_step<E>(slice(1), updates_[i].model.address(tensor) + at, slice(0), n,
                                                      detail::all_finite(slice(0), n));
@@ -302,7 +314,7 @@ class weighing {
   void compare() noexcept {
     std::fill(sums_.get() + compared_ * max_, sums_.get() + count_ * max_, detail::compensated_sum{});
     for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
-      if (!moves<E>()) return true;
+      if (!moves_[tensor]) return true;
       double* const old = slice(0);
       detail::read_slice<E>(old, from_.address(tensor) + at, n);
       const bool numbers = detail::all_finite(old, n);
@@ -335,7 +347,10 @@ class weighing {
     }
     for (std::size_t k = 0; k < n; ++k) {
       const auto index = [&](double of) { return static_cast<std::size_t>(of); };
-      const auto value = [&](double of) { return std::pair(slice(1 + index(of))[k], of); };
+      const auto value = [&](double of) {
+        const double x = slice(1 + index(of))[k];
+        return std::pair(x == x ? x : std::numeric_limits<double>::infinity(), of);
+      };
       std::ranges::sort(order, order + m, {}, value);
       std::size_t middle = 0;
       for (double sum = weights()[index(order[0])]; 2 * sum < all && middle + 1 < m;)
@@ -380,7 +395,7 @@ class weighing {
   std::unique_ptr<std::size_t[]> places_;  // of each in `updates_`: how many were added before it
   std::unique_ptr<detail::compensated_sum[]> sums_;  // of those at two positions, the later one's row by row
   std::unique_ptr<double[]> numbers_;
-  bool integers_move_;  // there is nothing else
+  std::unique_ptr<bool[]> moves_;  // of each tensor whether it is a part of a step
 };
 
 }  // namespace tensorpull

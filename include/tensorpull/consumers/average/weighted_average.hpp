@@ -101,6 +101,9 @@ class weighted_average {
   /// The consumer for one peer's update. Destroying it ends the update as abandon() does. The average outlives it.
   class update : public update_base {
    public:
+    /// An update that stopped has reached the first k bytes of all, if what it has reached is to count.
+    static constexpr bool any_tensor_order = Partial != partial_updates::divide_by_reached;
+
     /// `weight`: from 2^-60 to 2^60. `key`: a peer, and a round from 1 up to the
     /// average's. Otherwise begin() fails with invalid_argument (`at`: the round, if that is wrong).
     update(weighted_average& to, double weight, const update_key& key) noexcept

@@ -112,6 +112,7 @@ template <class Frame, class At>
       at(m.window, {9, 0, 16});
       at(m.flag, {9, 16, 1});
       at(m.memory, {9, 17, 1});
+      at(m.request_words, {9, 32, 16});
       break;
     case frame_kind::schema_page:
       at(m.offset, {4});

@@ -35,7 +35,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
   using phase = typename base::phase;
   using base::answers_last, base::ask_, base::ask_for, base::chunk_cap_, base::chunking_, base::confirms_,
       base::context_, base::description_came_, base::first_id_, base::length_at, base::next_id_, base::nonce_,
-      base::phase_, base::received_, base::request_, base::request_sent_, base::version_, base::wanted_;
+      base::part_, base::phase_, base::received_, base::request_, base::request_sent_, base::version_, base::wanted_;
 
  public:
   // what stays as it is
@@ -156,6 +156,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
     fitting.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, most_payload_));
     batch_ = std::min<std::uint32_t>(std::max<std::uint32_t>(m.window, 1), most_in_one);
     if (m.window == 1) window_ = congestion_window(1, true);  // it drops requests while it answers
+    if (m.window == 1) part_.sound_out();  // it may be a small machine's
     return begun(base::on(fitting));
   }
 

@@ -68,10 +68,10 @@ class owner : public publication_book<Lock> {
   /// Answers that one connection may have waiting: those to a full window of requests, and two more.
   static constexpr std::size_t waiting_replies = Limits::pipelined_requests + 2;
 
-  /// `memory`: borrowed as long as the owner lives. `random()` gives unguessable 64-bit numbers; it is called twice,
-  /// here.
+  /// `memory`: borrowed as long as the owner lives. `random()` gives unguessable 64-bit numbers; it is called four
+  /// times, here.
   template <class Random>
-  owner(const owner_memory& memory, Random random) noexcept : base(memory), numbers_(random) {}
+  owner(const owner_memory& memory, Random random) noexcept : base(memory), numbers_(random), subsets_(random) {}
 
   /// From now on a request is answered only if `may` agrees; any other is answered as one for a reference that nobody
   /// knows. It is asked without the lock, before anything is looked up, so that a refusal takes as long as an unknown
@@ -170,6 +170,7 @@ class owner : public publication_book<Lock> {
       constexpr std::size_t window = std::min<std::size_t>(Limits::pipelined_requests, Limits::window);
       m.window = static_cast<std::uint16_t>(std::min<std::size_t>(window, 0xffff));
       m.flag = p.verifiable;
+      m.request_words = detail::request_words<Limits>;
     }
     return m;
   }
@@ -390,7 +391,7 @@ class owner : public publication_book<Lock> {
   detail::serve_numbers numbers_;
   authorise_callback may_{};
   detail::chunk_digests<job_type, Limits, !std::is_same_v<Lock, no_lock>> chunks_{};
-  detail::subset_digests<job_type, Limits> subsets_{};
+  detail::subset_digests<job_type, Limits> subsets_;
 };
 
 }  // namespace tensorpull

@@ -69,9 +69,10 @@ class recipient {
         phase_ = phase::describing;
         break;
       case phase::describing:
+        if (Limits::slices && one_by_one_ && !description_came_) return false;
         if (std::exchange(asked_ahead_, true)) return false;
         if (request_.by_name()) {
-          if (part_.unknown()) part_.choose(request_);
+          if (!part_.this_located()) part_.choose(request_);
           out.kind = frame_kind::locate;
           out.names = part_.names(request_);
           if constexpr (Limits::slices) out.slices = part_.slices(request_);
@@ -210,6 +211,7 @@ class recipient {
     received_ = received;
     phase_ = phase::start;
     description_came_ = asked_ahead_ = cut_unseen_ = false;
+    one_by_one_ = Limits::slices && request_.by_name() && !part_.any_located();
     ask_ = expected_ = {received, 0};
   }
   /// Where to start over if everything is here and the owner does not know it: it takes a confirmation after it has
@@ -271,6 +273,7 @@ class recipient {
     window_ = std::max<std::uint32_t>(1, std::min(wanted, std::min<std::uint32_t>(m.window, Limits::window)));
     if constexpr (Limits::slices) {
       if (const auto ok = detail::slices_are_ours(request_); !ok) return failure(ok.error());
+      if (const auto ok = part_.takes(m.request_words, request_, received_); !ok) return failure(ok.error());
     } else if (!request_.slices.empty()) {
       return failure(errc::invalid_argument, 0, request_.slices[0].name);
     }
@@ -358,6 +361,9 @@ class recipient {
       start_over(before_last_byte());
       return recipient_event::answered;
     }
+    const bool first_name = m.status == status::bad_request && m.offset == 0 && phase_ == phase::describing &&
+                            request_.by_name() && description_came_ && m.id == first_id_ + 1;
+    if (first_name && part_.fewer(request_, received_)) return ask_for_part();
     const bool a_name = (m.status == status::bad_request || m.status == status::out_of_range) && describing();
     const std::uint32_t reason = m.status == status::withdrawn ? m.delay_ms : 0;
     return failure(to_errc(m.status), received_, a_name ? part_.name(request_, m.offset) : error_name{},
@@ -406,6 +412,7 @@ class recipient {
   phase phase_ = phase::start;
   bool description_came_ = false, asked_ahead_ = false, request_sent_ = false, verified_ = false;
   bool cut_unseen_ = false;  // the chunk that is expected next was asked for before anything was known of the image
+  bool one_by_one_ = false;  // an owner that was asked for names ahead of its description may have hung up over that
   bool confirms_ = false;  // everything is here, and the owner has to hear of it
 };
 

@@ -67,7 +67,7 @@ concept difference_base = requires(B& b, std::uint32_t at, std::span<std::byte> 
 ///
 /// Model and base must not change from prepare() until the publication ends. If one does, recipients get a mix, and
 /// none of them ends as completed.
-template <class Model, difference_base Base, std::size_t BlockElements = 256, tensor_filter Which = all_tensors>
+template <class Model, difference_base Base, std::size_t BlockElements = 256, tensor_filter Which = matrices>
 class embedded_difference : private detail::embedded::narrowed_image<Model, blocks_of_8_bits<BlockElements, Which>> {
   using scheme = blocks_of_8_bits<BlockElements, Which>;
   using constants = detail::embedded::narrowed_image<Model, scheme>;

@@ -31,7 +31,8 @@ enum class step_base : std::uint8_t {
 /// The consumer of narrowed differences to `base` that gives `Inner` the moved model, element by element, with the
 /// sender's bits. For one transfer at a time. `Inner` sees the data section alone, as of a subset
 /// (description::data_start is 0), in pieces of at most 4 KiB that are chunks to it. It may be
-///  - `weighted_average<...>::update`: the update is averaged as it arrives. Its chunk buffers have at least 4 KiB;
+///  - `weighted_average<...>::update`: the update is averaged as it arrives, tensors that travel whole before others.
+///    Its chunk buffers have at least 4 KiB;
 ///  - `land` into the model that `base` views: it is moved in place. If the transfer fails after a byte has moved, the
 ///    model is neither version, and the next difference to it is refused (stale_version).
 ///
@@ -56,15 +57,15 @@ class widened {
   static constexpr bool irrevocable = Inner::irrevocable;  ///< as Inner
 
   /// Borrows both; `base` is in plain memory. Errors, with the tensor's name: unsupported_layout (it is not in plain
-  /// memory; or `Inner` takes bytes in order, and this tensor's elements arrive before others that it has to get first:
-  /// models whose floating tensors have several types, or with other tensors between, such as I32 or I8 beside F32, and
-  /// in 4 bits U8); duplicate_name (a tensor is named like another's scales); those of dynamic_image; out_of_memory (a
-  /// chunk cannot be so long). Throws std::bad_alloc if there is no memory. With step_base::part the tensors of `base`
-  /// that the step does not move are not compared with the sender's: the caller knows of them otherwise.
+  /// memory; or `Inner` takes tensors in the model's order alone, as an average with divide_by_reached, and this one
+  /// arrives before others that it has to get first: one that travels whole, or of another type); duplicate_name (a
+  /// tensor is named like another's scales); those of dynamic_image; out_of_memory (a chunk cannot be so long). Throws
+  /// std::bad_alloc if there is no memory. With step_base::part the tensors of `base` that the step does not move are
+  /// not compared with the sender's: the caller knows of them otherwise.
   [[nodiscard]] static result<widened> make(Inner& inner, const source_view& base,
                                             std::uint64_t chunk_bytes = default_chunk_bytes,
                                             step_base has = step_base::whole) {
-    auto layout = detail::step_layout<Scheme>::make(*base.schema, !takes_any_order);
+    auto layout = detail::step_layout<Scheme>::make(*base.schema, !detail::takes_any_tensor_order<Inner>);
     if (!layout) return failure(layout.error());
     auto parts = std::make_unique<state>(std::move(*layout), has);
     parts->scales.resize(parts->layout.scales());
@@ -142,10 +143,6 @@ class widened {
   }
 
  private:
-  static constexpr bool takes_any_order = [] {
-    if constexpr (requires { Inner::any_order; }) return Inner::any_order;
-    else return false;
-  }();
   using part = detail::step_part;
   struct state {
     detail::step_layout<Scheme> layout;

@@ -90,9 +90,10 @@ struct some_files {
 template <class End>
 class files_landing : public land {
  public:
-  /// `forgets`: the owner is told to forget that it was asked, since another pull follows.
+  /// `cursor` is saved when bytes land, and again with every MiB. `forgets`: the owner is told to forget that it was
+  /// asked, since another pull follows.
   files_landing(const destination_view& to, directory_part& part, const directory_options& options,
-                const resume_cursor* cursor, bool forgets, End end) noexcept
+                const resume_cursor& cursor, bool forgets, End end) noexcept
       : land(to), part_(part), options_(options), cursor_(cursor), forgets_(forgets), end_(std::move(end)) {}
 
   bool complete() const noexcept { return complete_; }
@@ -103,7 +104,7 @@ class files_landing : public land {
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     // the pull moves the cursor behind a chunk once that is complete
-    const std::uint64_t at = cursor_ != nullptr ? cursor_->offset : 0;
+    const std::uint64_t at = cursor_.offset;
     if (at < saved_ || at - saved_ >= 1u << 20) save();
     if (options_.landed) options_.landed(landed_range{offset, bytes.size(), total_});
     return land::commit(offset, bytes);
@@ -117,15 +118,15 @@ class files_landing : public land {
 
  private:
   void save() noexcept {
-    part_.save(*cursor_);
-    saved_ = cursor_->offset;
+    part_.save(cursor_);
+    saved_ = cursor_.offset;
   }
 
   directory_part& part_;
   const directory_options& options_;
-  const resume_cursor* cursor_;
+  const resume_cursor& cursor_;
   bool forgets_, complete_ = false;
-  std::uint64_t saved_ = 0, total_ = 0;
+  std::uint64_t saved_ = ~std::uint64_t{0}, total_ = 0;
   End end_;
 };
 
@@ -205,6 +206,48 @@ class arriving_directory {
     }
     return missing;
   }
+  /// Empties files that are fetched whole, so that the length of one is how far it is.
+  result<void> empty(const some_files& missing) noexcept {
+    for (const std::uintptr_t i : missing.where)
+      if (const auto ok = part_->empty(i); !ok) return ok;
+    return {};
+  }
+  /// Goes on with the file of `missing` of which a beginning is there: `pull(destination, slice)` pulls its rest. If
+  /// the file has the published digest then, it is not missing any more, and `kept` counts its beginning. Otherwise all
+  /// of it is fetched, as from an owner that knows no slices. Errors: those after which nothing can be fetched.
+  template <class Pull>
+  result<void> finish_begun(some_files& missing, const stop_token& stop, std::uint64_t& kept, Pull pull) {
+    const auto is_begun = [&](std::size_t at) {
+      const std::uint64_t there = part_->size(missing.where[at]);
+      return there != 0 && there < missing.entries[at].size_bytes();
+    };
+    std::size_t at = 0;
+    while (at < missing.entries.size() && !is_begun(at)) ++at;
+    if (at == missing.entries.size()) return {};
+    const std::size_t file = missing.where[at];
+    const std::uint64_t there = part_->size(file);
+    some_files rest;
+    rest.take(destination(), file);
+    tensor_entry& t = rest.entries[0];
+    const tensor_slice slice{t.name, there, t.size_bytes()};
+    const std::uint64_t bytes = slice.end - there;
+    t.shape = &bytes;
+    t.end = t.begin + bytes;
+    const auto to = rest.of(destination());
+    if (!to) return failure(to.error());
+    begun_ = {file, there};
+    const result<void> came = pull(*to, slice);
+    begun_ = {};
+    const errc why = came ? errc{} : came.error().code;
+    if (stop.stop_requested() || is_passing(why) || why == errc::io || why == errc::disk_full) return came;
+    const auto good = has_digest(file, stop);
+    if (!good) return failure(good.error());
+    if (!*good) return {};
+    kept += there;
+    missing.entries.erase(missing.entries.begin() + static_cast<std::ptrdiff_t>(at));
+    missing.where.erase(missing.where.begin() + static_cast<std::ptrdiff_t>(at));
+    return {};
+  }
   /// digest_mismatch, with a name: a file has other bytes than the owner has stated.
   result<void> check_digests(const stop_token& stop) noexcept {
     for (std::size_t i = 0; i < chosen_.size(); ++i) {
@@ -246,12 +289,20 @@ class arriving_directory {
   }
   static result<void> write(void* self, std::uintptr_t file, std::uint64_t offset,
                             std::span<const std::byte> bytes) noexcept {
-    return static_cast<arriving_directory*>(self)->part_->write(file, offset, bytes);
+    const auto& to = *static_cast<arriving_directory*>(self);
+    return to.part_->write(file, offset + to.begun_.before(file), bytes);
   }
   static result<void> read(const void* self, std::uintptr_t file, std::uint64_t offset,
                            std::span<std::byte> out) noexcept {
-    return static_cast<const arriving_directory*>(self)->part_->read(file, offset, out);
+    const auto& from = *static_cast<const arriving_directory*>(self);
+    return from.part_->read(file, offset + from.begun_.before(file), out);
   }
+  /// The file whose rest is pulled now, by itself.
+  struct begun_file {
+    std::size_t file = 0;
+    std::uint64_t bytes = 0;  ///< that are there
+    std::uint64_t before(std::size_t i) const noexcept { return i == file ? bytes : 0; }
+  };
 
   const published_schema& seen_;
   const directory_options& options_;
@@ -259,6 +310,7 @@ class arriving_directory {
   std::string_view executables_, digests_;
   std::vector<std::size_t> chosen_;  // in image order, which is that of the names
   std::vector<std::byte> staging_;
+  begun_file begun_{};
   source_reader reader_{};
   std::optional<dynamic_image> image_;
   std::unique_ptr<directory_part> part_;  // borrows the image's schema
@@ -292,6 +344,22 @@ result<directory_receipt> receive(Pull& pull, const reference& ref, std::string_
   if (!cursor && (part.was_there() || !how.base.empty() || !to.is_whole())) {
     auto missing = to.find_missing(stop, out.kept);
     if (!missing) return failure(missing.error());
+    pull_options by_name = options;
+    by_name.part = true;
+    by_name.cursor = nullptr;
+    const resume_cursor begun{ref.id, 0, d.version, 1, 0};  // whose version the beginnings of files are of
+    const auto pull_rest = [&](const destination_view& rest, const tensor_slice& slice) -> result<void> {
+      const auto end = [&]() noexcept { return result<void>{}; };
+      files_landing landing(rest, part, how, begun, true, end);
+      pull_options of_slice = by_name;
+      of_slice.slices = {&slice, 1};
+      const result<receipt> came = pull(landing, ref, of_slice, directory_phase::some);
+      if (landing.complete()) return {};
+      return failure(came ? error{errc::cancelled, 0, 0, {}} : came.error());
+    };
+    if (part.cursor().version == d.version)
+      if (const auto ok = to.finish_begun(*missing, stop, out.kept, pull_rest); !ok) return failure(ok.error());
+    if (const auto ok = to.empty(*missing); !ok) return failure(ok.error());
     if (missing->entries.empty() && !to.is_whole()) {
       missing->take(to.destination(), 0);  // so that the owner hears of the recipient
       for (std::size_t i = 1; i < to.files(); ++i) {
@@ -310,10 +378,7 @@ result<directory_receipt> receive(Pull& pull, const reference& ref, std::string_
         if (const auto good = to.check_digests(stop); !good) return good;
         return to.publish();
       };
-      files_landing landing(*some, part, how, nullptr, to.is_whole(), end);
-      pull_options by_name = options;
-      by_name.part = true;
-      by_name.cursor = nullptr;
+      files_landing landing(*some, part, how, begun, to.is_whole(), end);
       const result<receipt> came = pull(landing, ref, by_name, directory_phase::some);
       complete = landing.complete();
       if (!to.is_whole()) {
@@ -332,7 +397,7 @@ result<directory_receipt> receive(Pull& pull, const reference& ref, std::string_
   if (cursor) cursor.ref = ref.id;  // an owner that was started again may have another reference
   options.cursor = &cursor;
   const auto end = [&]() noexcept { return to.publish(); };
-  files_landing landing(to.destination(), part, how, &cursor, false, end);
+  files_landing landing(to.destination(), part, how, cursor, false, end);
   const std::uint64_t first = cursor.offset;
   const result<receipt> came = pull(landing, ref, options, directory_phase::whole);
   if (!came) {
@@ -348,13 +413,13 @@ result<directory_receipt> receive(Pull& pull, const reference& ref, std::string_
 }  // namespace detail
 
 /// Receives a directory. `pull(consumer, ref, options, phase)` is a pull of a pipeline that compares the digest of the
-/// whole: result<receipt>. It is called once for the names, maybe once for some files, and once for the whole.
-/// Until it is complete, the directory is `.NAME.part` beside it. That stays if the transfer fails or the process is
-/// killed, and the next call goes on with it: at the byte where it was, or, with a choice of files or a base, at the
-/// first file that is not complete. Nothing is left if nothing had arrived. Errors: those of the pulls;
-/// schema_mismatch (no directory is published there); invalid_argument (no file is chosen, or, with a name, one that
-/// leads elsewhere); duplicate_name (two names that are one on some file system); digest_mismatch with a name;
-/// too_large; io and disk_full with errno and the file's path.
+/// whole: result<receipt>. It is called once for the names, maybe for the rest of a file and for some files, and once
+/// for the whole. Until it is complete, the directory is `.NAME.part` beside it. That stays if the transfer fails or
+/// the process is killed, and the next call goes on with it at the byte where it was; with a choice of files or a base,
+/// and an owner that knows no slices, at the first file that is not complete. Nothing is left if nothing had arrived.
+/// Errors: those of the pulls; schema_mismatch (no directory is published there); invalid_argument (no file is chosen,
+/// or, with a name, one that leads elsewhere); duplicate_name (two names that are one on some file system);
+/// digest_mismatch with a name; too_large; io and disk_full with errno and the file's path.
 template <class Pull>
 [[nodiscard]] result<directory_receipt> receive_directory(Pull pull, const reference& ref, std::string_view path,
                                                           const directory_options& how = {},

@@ -29,7 +29,7 @@ class proved {
   proved(Consumer& to, const proof& by, std::uint64_t there = 0) noexcept : to_(to), by_(by), there_(there) {}
 
   /// For a pull from another owner with the same consumer. `there`: as above. `last`: the consumer is abandoned if that
-  /// fails, too; otherwise one that can begin again after an error (consumer, 13) stays open for the next.
+  /// fails, too; otherwise it stays open, and its begin() is called again.
   void go_on(std::uint64_t there, bool last) noexcept {
     there_ = there;
     last_ = last;
@@ -41,16 +41,21 @@ class proved {
   }
   /// Bytes of the image, from its beginning on, that have landed and are right.
   std::uint64_t proved_bytes() const noexcept { return proved_; }
+  /// Whether it was the consumer that ended the last pull: whatever its error is, it is no owner's lie.
+  bool refused() const noexcept { return refused_; }
 
   std::uint64_t fingerprint() const noexcept { return to_.fingerprint(); }
   const image_schema* schema() const noexcept { return to_.schema(); }
   result<void> begin(const description& d) noexcept {
     if (d.data_start == 0) return failure(errc::not_verifiable);
+    refused_ = false;
     if (d.image_bytes != by_.image_bytes()) return failure(errc::digest_mismatch, d.image_bytes);
     proved_ = hashed_ = 0;
     hash_ = hash_type();
     open_ = true;
-    return to_.begin(d);
+    description proves = d;
+    proves.verifiable = true;  // whatever the owner claims
+    return heard(to_.begin(proves));
   }
   /// No further than the group's end, so that what is left of the consumer's buffer is never asked for.
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
@@ -66,9 +71,9 @@ class proved {
     hashed_ += bytes.size();
     const bool ends = hashed_ == end_of_group(offset);
     if (ends && !holds()) return failure(errc::digest_mismatch, proved_);
-    if (const auto ok = to_.commit(offset, bytes); !ok || !ends) return ok;
+    if (const auto ok = heard(to_.commit(offset, bytes)); !ok || !ends) return ok;
     const std::uint64_t from = next_group();
-    return to_.chunk(from, proved_ - from);
+    return heard(to_.chunk(from, proved_ - from));
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
   result<void> finish(const receipt& r) noexcept {
@@ -76,13 +81,12 @@ class proved {
     receipt with = r;
     with.outcome = outcome::completed;
     with.believed = false;
-    const auto done = to_.finish(with);
+    const auto done = heard(to_.finish(with));
     if (done) open_ = false;
     return done;
   }
   void abandon(const error& e) noexcept {
-    constexpr bool begins_again = requires { requires Consumer::any_order; };
-    if ((!last_ && begins_again) || !std::exchange(open_, false)) return;
+    if (!last_ || !std::exchange(open_, false)) return;
     // the chunks that it was told of are right, and another owner may go on behind them
     error why = e;
     if (why.code == errc::digest_mismatch) why.code = errc::wrong_payload;
@@ -121,11 +125,15 @@ class proved {
     hash_ = hash_type(proved_ / detail::blake3::chunk_bytes);
     return from;
   }
+  result<void> heard(const result<void>& answer) noexcept {
+    refused_ = !answer;
+    return answer;
+  }
   Consumer& to_;
   const proof& by_;
   hash_type hash_{};
   std::uint64_t there_, proved_ = 0, hashed_ = 0;
-  bool last_ = true, open_ = false;
+  bool last_ = true, open_ = false, refused_ = false;
 };
 
 /// How many of the first `bytes` of an image that lies somewhere are those of the root: whole groups, and never the

@@ -4,6 +4,7 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
+#include <tensorpull/pull/running_pull.hpp>
 #include <tensorpull/satellites/proofs/proved.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 
@@ -45,10 +46,11 @@ struct proved_receipt {
 };
 
 namespace detail {
-/// Whether another owner could do no better.
+/// Whether another owner could do no better. Nothing that an owner can bring about is among them, such as does_not_fit,
+/// by a description of short chunks.
 constexpr bool is_own_fault(errc code) noexcept {
   return code == errc::cancelled || code == errc::out_of_memory || code == errc::disk_full || code == errc::io ||
-         code == errc::invalid_argument || code == errc::does_not_fit;
+         code == errc::invalid_argument;
 }
 
 /// A source of a list: the element itself, or its object if it is a pointer.
@@ -61,7 +63,7 @@ auto& source_of(Where& w) noexcept {
 
 /// Pulls the values of the groups from an owner, by the name of one level, and proves them by the root. Nothing is
 /// pulled if the root is enough. Errors: digest_mismatch: they are others; those of Net::pull; invalid_argument:
-/// `most_bytes` is below 64.
+/// `most_bytes` is below 64. Of the options neither `progress` nor what is wanted of the model holds.
 template <class Net, class Where>
 result<proof> download_proof(Where&& where, const proved_reference& of, const proof_options& how = {},
                              const pull_options& options = {}) noexcept {
@@ -84,6 +86,7 @@ result<proof> download_proof(Where&& where, const proved_reference& of, const pr
       of_tree.version = 0;
       of_tree.cursor = nullptr;
       of_tree.progress = {};
+      of_tree.believe = true;  // until the root has proved it
       if (const auto done = Net::pull(where, of.tree, to, of_tree); !done) return failure(done.error());
     }
     return proof::make(of.root, of.image_bytes, level, std::move(values));
@@ -93,19 +96,23 @@ result<proof> download_proof(Where&& where, const proved_reference& of, const pr
 }
 
 /// Pulls into `to` from the first owner that can be reached; if one is lost, refuses, or sends bytes that are not those
-/// of the root, the next one goes on behind what is proved, if the consumer's memory can be read (otherwise from the
-/// beginning). The receipt names those that lied. `from`: what Net::pull takes, such as addresses, or pointers to
-/// such.
+/// of the root, the next one goes on behind what is proved, if the consumer's memory can be read and the pipeline has a
+/// digest of the whole (otherwise from the beginning: the consumer's begin() is called again, and abandon() only after
+/// the last one). The receipt names those that lied, and `last` is of a `completed` pull whatever the pipeline
+/// compares. `from`: what Net::pull takes, such as addresses, or pointers to such. To an owner it is one recipient.
 ///
-/// Errors: the first owner's, if none could do it; not_verifiable: some tensors are asked for by name; cancelled, io,
-/// disk_full, out_of_memory, invalid_argument, does_not_fit: at once. Memory: the values (proof_options), 2.2 KiB, and
-/// a slice of 4 KiB if an owner is replaced. Cost: a pass of BLAKE3; what has landed is hashed again if an owner is
-/// replaced.
+/// Errors: the first owner's, if none could do it, and `options.cursor` is then behind what is proved;
+/// not_verifiable: some tensors are asked for by name; schema_mismatch: the reference states another schema than the
+/// consumer takes; cancelled, io, disk_full, out_of_memory, invalid_argument: at once. Memory: the values
+/// (proof_options), 2.2 KiB, and a slice of 4 KiB if an owner is replaced. Cost: a pass of BLAKE3; what has landed is
+/// hashed again if an owner is replaced.
 template <class Net, class Where, std::size_t Sources, consumer Consumer>
 result<proved_receipt> pull_proved(std::span<Where, Sources> from, const proved_reference& of, Consumer& to,
                                    const proof_options& how = {}, const pull_options& options = {}) noexcept {
   if (options.by_name()) return failure(errc::not_verifiable);
   if (from.empty()) return failure(errc::invalid_argument);
+  if (of.model.fingerprint != 0 && to.fingerprint() != 0 && of.model.fingerprint != to.fingerprint())
+    return failure(errc::schema_mismatch);
   proved_receipt out;
   if (how.wrong != nullptr) *how.wrong = 0;
   std::optional<proof> by;
@@ -114,39 +121,53 @@ result<proved_receipt> pull_proved(std::span<Where, Sources> from, const proved_
   resume_cursor own;
   pull_options each = options;
   if (each.cursor == nullptr) each.cursor = &own;
+  if (!each.recipient) each.recipient = detail::random_recipient<typename Net::parts::platform>();
+  each.unverified = true;  // by the owner's word; the root stands for the bytes
+  // behind what is right of what earlier pulls have left there
+  std::uint64_t left = 0;
+  const auto move_cursor = [&]() noexcept {
+    left = std::max({left, each.cursor->offset, checked->proved_bytes()});
+    *each.cursor = {};
+    if constexpr (requires { to.read_back(); }) {
+      xxhash_digest all;
+      const std::uint64_t there = proved_prefix(*by, to.read_back(), left, all);
+      if (there > 0)
+        *each.cursor = {of.model.id, to.fingerprint() != 0 ? to.fingerprint() : of.model.fingerprint, of.model.version,
+                        there, all.digest()};
+    }
+  };
   for (std::size_t i = 0; i < from.size(); ++i) {
     const auto step = [&]() noexcept -> result<receipt> {
       if (!checked) {
-        auto proves = download_proof<Net>(detail::source_of(from[i]), of, how, options);
+        auto proves = download_proof<Net>(detail::source_of(from[i]), of, how, each);
         if (!proves) return failure(proves.error());
         by.emplace(std::move(*proves));
         checked.emplace(to, *by);
       }
-      // behind what is right of what an earlier pull has left there
-      const std::uint64_t left = std::max(each.cursor->offset, checked->proved_bytes());
-      *each.cursor = {};
-      if constexpr (requires { to.read_back(); }) {
-        xxhash_digest all;
-        const std::uint64_t there = proved_prefix(*by, to.read_back(), left, all);
-        if (there > 0)
-          *each.cursor = {of.model.id, to.fingerprint() != 0 ? to.fingerprint() : of.model.fingerprint,
-                          of.model.version, there, all.digest()};
-      }
+      move_cursor();
       checked->go_on(each.cursor->offset, i + 1 == from.size());
       return Net::pull(detail::source_of(from[i]), of.model, *checked, each);
     };
     const auto done = step();
     if (done) {
       out.last = *done;
+      out.last.outcome = outcome::completed;
+      out.last.believed = false;
       out.source = i;
       return out;
     }
-    if (!first) first = done.error();
-    if (detail::is_own_fault(done.error().code)) break;
-    if (done.error().code == errc::digest_mismatch) out.wrong |= std::uint64_t{1} << std::min<std::size_t>(i, 63);
+    const errc why = done.error().code;
+    if (!first || detail::is_own_fault(why)) first = done.error();
+    if (detail::is_own_fault(why)) break;
+    if (why == errc::digest_mismatch && !(checked && checked->refused()))
+      out.wrong |= std::uint64_t{1} << std::min<std::size_t>(i, 63);
     if (how.wrong != nullptr) *how.wrong = out.wrong;
   }
-  if (checked) checked->give_up(*first);
+  if (checked) {
+    checked->give_up(*first);
+    // after wrong bytes a pull leaves none; what others have brought before is right
+    if (!*each.cursor) move_cursor();
+  }
   return failure(*first);
 }
 

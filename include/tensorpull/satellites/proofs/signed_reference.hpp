@@ -35,7 +35,7 @@ struct reference_claims {
 struct reference_demands {
   std::string_view federation{};  ///< its own; empty: that of the key
   std::uint64_t least_round = 0;  ///< no earlier one
-  std::uint64_t now = 0;  ///< seconds since 1970
+  std::uint64_t now = ~std::uint64_t{0};  ///< seconds since 1970; if it is left out, every reference has expired
 };
 
 namespace detail {
@@ -80,6 +80,7 @@ inline std::string claims_text(const reference_claims& c) {
   line("round", decimal(c.round).view());
   line("expires", decimal(c.expires).view());
   line("model", to_digits(c.of.model).view());
+  line("schema", hex_digits(c.of.model.fingerprint).view());
   line("tree", to_digits(c.of.tree).view());
   line("root", root);
   line("bytes", decimal(c.of.image_bytes).view());
@@ -109,6 +110,10 @@ inline bool take_reference(std::optional<std::string_view> value, reference& to)
   to = *ref;
   return true;
 }
+/// As take_hex, of a word.
+inline bool take_schema(std::optional<std::string_view> value, std::uint64_t& to) noexcept {
+  return value && take_word(*value, to);
+}
 inline bool has_right_sizes(const reference_claims& c) noexcept {
   return !c.federation.empty() && c.federation.size() <= 255 && c.note.size() <= 1024 &&
          has_visible_text(c.federation) && c.federation.find(' ') == std::string::npos && has_visible_text(c.note) &&
@@ -119,13 +124,13 @@ inline bool has_right_sizes(const reference_claims& c) noexcept {
 /// A private key of Ed25519. Movable.
 class signing_key {
  public:
-  /// From PKCS #8 in PEM, as `openssl genpkey -algorithm ed25519` writes it, without a password. Errors: bad_file, io,
-  /// with its name.
+  /// From PKCS #8 in PEM without a password, as `openssl genpkey -algorithm ed25519` writes it. Error: bad_file, with
+  /// its name.
   static result<signing_key> read(const pem_source& from) noexcept {
     auto in = detail::open_pem(from);
     if (!in) return failure(in.error());
-    std::string_view no_password;
-    detail::key_ptr key(PEM_read_bio_PrivateKey(in->get(), nullptr, detail::give_password, &no_password));
+    std::string_view none;
+    detail::key_ptr key(PEM_read_bio_PrivateKey(in->get(), nullptr, detail::give_password, &none));
     ERR_clear_error();
     if (key == nullptr || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519)
       return failure(errc::bad_file, 0, detail::name_of(from, "key"));
@@ -179,7 +184,8 @@ class trusted_keys {
         if (line.ends_with('\r')) line.remove_suffix(1);
         if (line.empty() || line[0] == '#') continue;
         const std::size_t space = line.find(' ');
-        if (space == 0 || space == line.npos || number > most) return failure(errc::bad_file, number);
+        if (space == 0 || space == line.npos || number > most || !detail::has_visible_text(line))
+          return failure(errc::bad_file, number);
         std::string_view key = line.substr(space + 1);
         const bool revoked = key.ends_with(" revoked");
         if (revoked) key.remove_suffix(8);
@@ -221,6 +227,48 @@ class trusted_keys {
   std::vector<trusted> all_;
 };
 
+namespace detail {
+/// A signed reference before its signature was checked.
+struct signed_claims {
+  reference_claims claims;
+  std::string_view text;  ///< what was signed; a part of what was read
+  ed25519_signature signature{};
+};
+/// Reads one, whoever has signed it. Errors: bad_file, out_of_memory.
+inline result<signed_claims> read_signed(std::string_view text) noexcept {
+  if (text.size() > longest_signed_reference) return failure(errc::bad_file, text.size());
+  try {
+    signed_claims read;
+    reference_claims& c = read.claims;
+    std::string_view left = text;
+    const auto at = [&] { return text.size() - left.size(); };
+    const auto head = left.substr(0, signed_reference_head.size() + 1);
+    if (!head.ends_with('\n') || !head.starts_with(signed_reference_head)) return failure(errc::bad_file, 0);
+    left.remove_prefix(head.size());
+    const auto federation = take_line(left, "federation");
+    if (!federation) return failure(errc::bad_file, at());
+    c.federation = *federation;
+    const auto root_of = [&](std::optional<std::string_view> digits) { return digits && take_hex(*digits, c.of.root); };
+    if (!take_decimal(take_line(left, "round"), c.round) || !take_decimal(take_line(left, "expires"), c.expires) ||
+        !take_reference(take_line(left, "model"), c.of.model) ||
+        !take_schema(take_line(left, "schema"), c.of.model.fingerprint) ||
+        !take_reference(take_line(left, "tree"), c.of.tree) || !root_of(take_line(left, "root")) ||
+        !take_decimal(take_line(left, "bytes"), c.of.image_bytes))
+      return failure(errc::bad_file, at());
+    const auto note = take_line(left, "note");
+    if (!note) return failure(errc::bad_file, at());
+    c.note = *note;
+    read.text = text.substr(0, at());
+    const auto digits = take_line(left, "signature");
+    if (!digits || !take_hex(*digits, read.signature) || !left.empty() || !has_right_sizes(c))
+      return failure(errc::bad_file, at());
+    return read;
+  } catch (const std::bad_alloc&) {
+    return failure(errc::out_of_memory);
+  }
+}
+}  // namespace detail
+
 /// The claims of a signed reference, if a trusted key has signed exactly this text and it meets the demands. Errors:
 /// bad_file: no such text (longer than 4,096 bytes, its parts in another order, no number where one belongs);
 /// not_authenticated: its name is `signature` (no trusted key of this federation has signed it), `revoked` (one has
@@ -228,57 +276,28 @@ class trusted_keys {
 /// so the other names are true of a reference that a key has signed.
 inline result<reference_claims> verify_reference(std::string_view text, const trusted_keys& keys,
                                                  const reference_demands& demands) noexcept {
-  if (text.size() > detail::longest_signed_reference) return failure(errc::bad_file, text.size());
-  try {
-    reference_claims c;
-    std::string_view left = text;
-    const auto at = [&] { return text.size() - left.size(); };
-    const auto head = left.substr(0, detail::signed_reference_head.size() + 1);
-    if (!head.ends_with('\n') || !head.starts_with(detail::signed_reference_head)) return failure(errc::bad_file, 0);
-    left.remove_prefix(head.size());
-    const auto federation = detail::take_line(left, "federation");
-    if (!federation) return failure(errc::bad_file, at());
-    c.federation = *federation;
-    const auto root_of = [&](std::optional<std::string_view> digits) {
-      return digits && detail::take_hex(*digits, c.of.root);
-    };
-    if (!detail::take_decimal(detail::take_line(left, "round"), c.round) ||
-        !detail::take_decimal(detail::take_line(left, "expires"), c.expires) ||
-        !detail::take_reference(detail::take_line(left, "model"), c.of.model) ||
-        !detail::take_reference(detail::take_line(left, "tree"), c.of.tree) ||
-        !root_of(detail::take_line(left, "root")) ||
-        !detail::take_decimal(detail::take_line(left, "bytes"), c.of.image_bytes))
-      return failure(errc::bad_file, at());
-    const auto note = detail::take_line(left, "note");
-    if (!note) return failure(errc::bad_file, at());
-    c.note = *note;
-    const std::string_view that_is_signed = text.substr(0, at());
-    const auto digits = detail::take_line(left, "signature");
-    detail::ed25519_signature signature{};
-    if (!digits || !detail::take_hex(*digits, signature) || !left.empty() || !detail::has_right_sizes(c))
-      return failure(errc::bad_file, at());
-
-    bool revoked = false, good = false;
-    for (const auto& k : keys.all_) {
-      if (k.federation != c.federation) continue;
-      const detail::signing_ptr context(EVP_MD_CTX_new());
-      if (context == nullptr) return failure(errc::out_of_memory);
-      if (EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, k.key.get()) == 1 &&
-          EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(signature.data()), signature.size(),
-                           reinterpret_cast<const unsigned char*>(that_is_signed.data()), that_is_signed.size()) == 1)
-        (k.revoked ? revoked : good) = true;
-      ERR_clear_error();
-    }
-    if (revoked) return failure(errc::not_authenticated, 0, std::string_view("revoked"));
-    if (!good) return failure(errc::not_authenticated, 0, std::string_view("signature"));
-    if (!demands.federation.empty() && demands.federation != c.federation)
-      return failure(errc::not_permitted, 0, std::string_view("federation"));
-    if (c.round < demands.least_round) return failure(errc::not_permitted, c.round, std::string_view("round"));
-    if (demands.now >= c.expires) return failure(errc::not_permitted, c.expires, std::string_view("expires"));
-    return c;
-  } catch (const std::bad_alloc&) {
-    return failure(errc::out_of_memory);
+  auto read = detail::read_signed(text);
+  if (!read) return failure(read.error());
+  reference_claims& c = read->claims;
+  bool revoked = false, good = false;
+  for (const auto& k : keys.all_) {
+    if (k.federation != c.federation) continue;
+    const detail::signing_ptr context(EVP_MD_CTX_new());
+    if (context == nullptr) return failure(errc::out_of_memory);
+    if (EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, k.key.get()) == 1 &&
+        EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(read->signature.data()),
+                         read->signature.size(), reinterpret_cast<const unsigned char*>(read->text.data()),
+                         read->text.size()) == 1)
+      (k.revoked ? revoked : good) = true;
+    ERR_clear_error();
   }
+  if (revoked) return failure(errc::not_authenticated, 0, std::string_view("revoked"));
+  if (!good) return failure(errc::not_authenticated, 0, std::string_view("signature"));
+  if (!demands.federation.empty() && demands.federation != c.federation)
+    return failure(errc::not_permitted, 0, std::string_view("federation"));
+  if (c.round < demands.least_round) return failure(errc::not_permitted, c.round, std::string_view("round"));
+  if (demands.now >= c.expires) return failure(errc::not_permitted, c.expires, std::string_view("expires"));
+  return std::move(c);
 }
 
 }  // namespace tensorpull

@@ -198,6 +198,9 @@ class relay_machine {
       version_ = m.version;
       described_ = true;
       back.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, chunk_.size()));
+      if (constexpr auto own = detail::request_words<Limits>;
+          own != 0 && (m.request_words == 0 || m.request_words > own))
+        back.request_words = own;
     } else if (m.kind == frame_kind::located) {
       nonce_ = m.nonce;
     } else if (m.kind == frame_kind::confirmed) {

@@ -15,9 +15,9 @@
 // seen one.
 #pragma once
 
+#include <tensorpull/core/detail/siphash.hpp>
 #include <tensorpull/links/datagram_link.hpp>
 #include <tensorpull/std/chrono.hpp>
-#include <tensorpull/transports/peers/detail/siphash.hpp>
 
 #include <array>
 #include <bit>

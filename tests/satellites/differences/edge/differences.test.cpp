@@ -73,9 +73,11 @@ result<void> give(Consumer& to, const source_view& image) {
   return to.finish({});
 }
 
+using scheme = blocks_of_8_bits<256, all_tensors>;
+
 TEST(Differences, Say_the_same_of_a_model_on_machines_of_either_byte_order) {
   listed_model now(1), base(0), in_place(0), landed(0);
-  const auto d = narrowed_difference<>::make(now.constant(), base.constant());
+  const auto d = narrowed_difference<scheme>::make(now.constant(), base.constant());
   ASSERT_TRUE(d);
   const auto pairs = d->model().schema().pairs();
   ASSERT_EQ(pairs.size(), 3U);
@@ -88,7 +90,7 @@ TEST(Differences, Say_the_same_of_a_model_on_machines_of_either_byte_order) {
   // while it comes, in place
   auto image = in_place.image();
   land to(image.destination());
-  auto wide = widened<land>::make(to, image.source(), 1000);
+  auto wide = widened<land, scheme>::make(to, image.source(), 1000);
   ASSERT_TRUE(wide);
   const auto moved = give(*wide, d->model().source());
   ASSERT_TRUE(succeeded(moved));
@@ -102,7 +104,7 @@ TEST(Differences, Say_the_same_of_a_model_on_machines_of_either_byte_order) {
   auto there = dynamic_image::make(std::span<const mutable_tensor_view>(into));
   land narrowed(there->destination());
   ASSERT_TRUE(give(narrowed, d->model().source()));
-  const auto applied = move_by<>(landed.views(), std::vector<tensor_view>(into.begin(), into.end()), pairs);
+  const auto applied = move_by<scheme>(landed.views(), std::vector<tensor_view>(into.begin(), into.end()), pairs);
   ASSERT_TRUE(succeeded(applied));
   EXPECT_EQ(in_place.d, landed.d);
   EXPECT_EQ(in_place.f, landed.f);

@@ -341,3 +341,21 @@ def test_a_sum_of_ones_own_is_left_alone():
             assert made.get_result()["w"].tolist() == [want] * 2
     finally:
         WeightedAggregationHelper.add = before[0]
+
+
+@FORMATS
+def test_norms_are_of_named_tensors_and_a_site_decides_no_other(format_):
+    """The variances move by thousands, and one site sends more: unnamed, they are the median, and what is named is clipped by its own norm."""
+    base = {**old_model(), "running_var": torch.ones(9)}
+    aggregator = started(in_format(base, format_), names=["f", "h", "d"])
+    for k in range(SITES):
+        new = {**step(k, times=-50.0 if k == 2 else 1.0), "running_var": torch.full((9,), float("nan") if k == 2 else 1000.0 * (k + 1))}
+        aggregator.accept_model(update(in_format(new, format_), f"site-{k}"))
+    got = aggregator.aggregate_model().params
+    assert torch.as_tensor(got["running_var"]).tolist() == [4000.0] * 9, "1000, 2000, 4000, 5000, and what is none"
+    assert 0.4 < moved(base, got) < 0.8
+    for wrong in ("f", [], [1], ()):
+        with pytest.raises(ValueError, match="names"):
+            WeighingAggregator(names=wrong)
+    with pytest.raises(ValueError, match="names"):
+        WeighingAggregator(names=["f"], trimmed=1)

@@ -35,15 +35,12 @@ int main() {
   const std::string address = far.address();
   std::string_view addresses[]{address};
 
-  // SNIPPET 2
+  // SNIPPET 2-3
 
-  must(tree && model && beside && text && known);
-
-  // SNIPPET 3
-
-  must(done && mine == trained);
+  must(tree && model && beside && text);
 
   // SNIPPET 4
 
+  must(known && done && mine == trained);
   must(owner.withdraw(*model));
 }

@@ -10,6 +10,7 @@ import math
 import threading
 from typing import Any, Dict, Optional, Tuple
 
+import numpy
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLMetaKey
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
@@ -76,13 +77,17 @@ _LEAST, _MOST = 2.0**-60, 2.0**60
 
 
 class DifferenceAggregator(RoundAggregator):
-    """The weighted mean of whole models, of PyTorch's tensors or NumPy's arrays, with the weights of FLARE's own: `aggregation_weights` of the client (1 if
+    """The weighted mean of updates, of PyTorch's tensors or NumPy's arrays, with the weights of FLARE's own: `aggregation_weights` of the client (1 if
     it has none) times the steps that its update says.
 
     The differences to FLARE's global model are summed, so an element that has its old value in all updates has its old bits in the new model, and small
     steps keep their digits. Sums are float32 for floating-point types of at most 32 bits, float64 for the others; the new model has the global one's
-    dtypes, and integers are rounded. FLARE's own sum takes what the global model does not have as a tensor of the same shape, and updates that are
-    differences already (`ParamsType.DIFF`). Metrics are FLARE's mean of them; one that cannot be added to the others' is left out, and logged.
+    dtypes, and whole numbers are rounded, and stay within their type. Metrics are FLARE's mean of them; one that cannot be added to the others' is left out, and logged.
+
+    Updates of a round may be whole models or differences (`ParamsType.DIFF`), in any order. The result is a difference if all of them are. Otherwise it is a whole model; tensors that no update
+    has are the global model's if any update is a difference. Where the global model has an infinity or a NaN, a difference changes nothing.
+
+    Tensors that the global model does not have, and those that have no mean, such as bools, have FLARE's own sum, of whole models alone. If updates disagree about the shape of one, the shape that most have counts.
 
     `max_steps`: an update counts with so many steps at most. They are the site's own word, and a site that says 10**9 of them decides the model. One with more than half of the weight of a
     round of three or more is logged.
@@ -101,33 +106,43 @@ class DifferenceAggregator(RoundAggregator):
         super().reset_stats()
         self._weights: Dict[str, float] = {}
         self._sums: Dict[str, Tuple[Any, float]] = {}
-        self._others, self._type = WeightedAggregationHelper(), None
+        self._others: Dict[bool, WeightedAggregationHelper] = {}  # by whether they are of differences; its keys are names with shapes
 
     def accept_model(self, model: FLModel) -> None:
         values, who, by_server, steps = self._read(model)
-        weight, round_ = min(steps, self.max_steps or steps) * by_server, model.current_round
+        weight, difference = min(steps, self.max_steps or steps) * by_server, model.params_type == ParamsType.DIFF
         if not _LEAST <= weight <= _MOST:
             raise ValueError(f"the weight of {who} is from 2**-60 to 2**60, as sums of 32 bits want it; not {weight!r}")
         with self._lock:
-            if self._type not in (None, model.params_type):
-                raise ValueError(f"{who} sends {model.params_type}, and others of this round {self._type}")
-            ours = {name for name, value in values.items() if model.params_type == ParamsType.FULL and _alike(self._base.get(name), value)}
-            if strangers := [name for name in self._sums if name in values and name not in ours]:
-                raise ValueError(f"{who} has another shape of {strangers[0]} than the global model")
-            if bad := [name for name, value in sorted(values.items()) if _kind(value) and not _numbers(value, self._base.get(name), name in ours)]:
+            ours = sorted(name for name in values if _kind(self._base.get(name)))
+            for name in ours:
+                if not _alike(self._base[name], values[name]):
+                    raise ValueError(f"{who} has another shape or type of {name} than the global model")
+                values[name] = _in_library_of(self._base[name], values[name])
+            for name in set(values).intersection(self._base).difference(ours):
+                if _shape(values[name]) != _shape(self._base[name]):
+                    raise ValueError(f"{who} has another shape of {name} than the global model")
+            if difference and self._base and len(ours) < len(values):
+                raise ValueError(f"{who} has a difference to {min(set(values) - set(ours))}, and the global model has no numbers of that name")
+            if bad := [name for name, value in sorted(values.items()) if _kind(value) and not _numbers(value, self._base.get(name), not difference)]:
                 raise ValueError(f"the update of {who} has a NaN or an infinity in {bad[0]}, where the global model has another value")
-            self._type = model.params_type
-            for name in sorted(ours):
+            for name in ours:
                 total, weights = self._sums.get(name, (None, 0.0))
-                step = _difference(values[name], self._base[name])
+                step = (_step if difference else _difference)(values[name], self._base[name])
                 step *= weight
                 if total is None:
                     total = step
                 else:
                     total += step
                 self._sums[name] = total, weights + weight
-            self._others.add({name: value for name, value in values.items() if name not in ours}, weight, who, round_)
-            self._add_metrics(model.metrics, weight, who, round_)
+            others = self._others.setdefault(difference, WeightedAggregationHelper())
+            for name in sorted(set(values) - set(ours)):
+                value = values[name]
+                try:
+                    others.add({(name, type(value), _shape(value)): value}, weight, who, model.current_round)
+                except Exception as e:  # noqa: BLE001: it has no sum, and the rest of the update counts all the same
+                    self.logger.warning(f"tensorpull: {name!r} of {who} is left out: {type(e).__name__}: {e}")
+            self._add_metrics(model.metrics, weight, who, model.current_round)
             self._weights[who] = self._weights.get(who, 0.0) + weight
 
     def aggregate_model(self) -> FLModel:
@@ -135,9 +150,18 @@ class DifferenceAggregator(RoundAggregator):
             heaviest = max(self._weights, key=self._weights.__getitem__, default="")
             if len(self._weights) > 2 and 2 * self._weights[heaviest] > sum(self._weights.values()):
                 self.logger.warning(f"tensorpull: {heaviest} has more than half of this round's weight, by the steps that it says (max_steps bounds them)")
-            params = {name: _moved(self._base[name], total, weight) for name, (total, weight) in self._sums.items()}
-            params.update(self._others.get_result())
-            return self._made(params, self._type or ParamsType.FULL)
+            differences = list(self._others) == [True]
+            params = dict(self._base) if len(self._others) == 2 else {}
+            if len(self._others) == 2 and not params:
+                self.logger.warning("tensorpull: FLARE has no global model, so the differences of this round are left out")
+            for name, (total, weight) in self._sums.items():
+                params[name] = _mean_step(self._base[name], total, weight) if differences else _moved(self._base[name], total, weight)
+            others = self._others.get(differences, WeightedAggregationHelper())
+            counts = others.key_contribution_counts
+            means = others.get_result()  # which forgets the counts
+            for key in sorted(means, key=lambda key: (counts[key], str(key))):  # the last one counts
+                params[key[0]] = means[key]
+            return self._made(params, ParamsType.DIFF if differences else ParamsType.FULL)
 
 
 def _steps(meta: Dict[str, Any]) -> float:
@@ -151,8 +175,24 @@ def _steps(meta: Dict[str, Any]) -> float:
 
 
 def _alike(old: Any, new: Any) -> bool:
-    """Whether both are numbers of one framework and shape."""
-    return _kind(old) != "" and _kind(old) == _kind(new) and tuple(old.shape) == tuple(new.shape)
+    """Whether both are numbers of one shape, and complex ones beside complex ones."""
+    return _kind(old) != "" and _kind(new) != "" and tuple(old.shape) == tuple(new.shape) and _is_complex(old) == _is_complex(new)
+
+
+def _shape(value: Any) -> Optional[Tuple[int, ...]]:
+    return tuple(value.shape) if hasattr(value, "shape") else None
+
+
+def _is_complex(value: Any) -> bool:
+    return value.dtype.kind == "c" if _kind(value) == "numpy" else value.is_complex()
+
+
+def _name_of(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+def _is_whole(value: Any) -> bool:
+    return _name_of(value.dtype).startswith(("int", "uint"))
 
 
 def _kind(value: Any) -> str:
@@ -187,15 +227,62 @@ def _wide(value: Any) -> Any:
     return value.astype("f4" if value.dtype.kind == "f" and size <= 4 else "f8")
 
 
+def _in_library_of(old: Any, value: Any) -> Any:
+    """The value as old's framework has it; itself if it is so."""
+    if _kind(value) == _kind(old):
+        return value
+    if _kind(old) == "numpy":
+        return (value.detach().cpu() if _is_whole(value) else _wide(value).cpu()).numpy()
+    import torch
+
+    return torch.from_numpy(value.astype(value.dtype.newbyteorder("="), order="C") if _is_whole(value) else _wide(value))
+
+
 def _difference(new: Any, old: Any) -> Any:
     """What is no number in the old model has no difference: there it is the new value."""
+    if _is_whole(old) and _is_whole(new):
+        (high, low), (old_high, old_low) = _halves(_int64(new)), _halves(_int64(old))
+        offset = 2.0**63 * (_is_uint64(new) - _is_uint64(old))
+        return (high - old_high) * 2.0**32 + offset + (low - old_low)
+    return _wide(new) - _finite_or_0(_wide(old))
+
+
+def _step(difference: Any, old: Any) -> Any:
+    """A site's own difference, as _difference() has it. What is no number in the old model stays."""
     library, was = _library(old), _wide(old)
-    return _wide(new) - library.where(library.isfinite(was), was, library.zeros_like(was))
+    return library.where(library.isfinite(was), _wide(difference), was)
+
+
+def _finite_or_0(value: Any) -> Any:
+    library = _library(value)
+    return library.where(library.isfinite(value), value, library.zeros_like(value))
+
+
+def _is_uint64(value: Any) -> bool:
+    return _name_of(value.dtype) == "uint64"
+
+
+def _int64(value: Any) -> Any:
+    """Whole numbers, in their order: those of uint64 less 2**63."""
+    if _kind(value) == "torch":
+        import torch
+
+        return value.detach().contiguous().view(torch.int64) ^ -(2**63) if _is_uint64(value) else value.detach().to(torch.int64)
+    return value.astype("i8") ^ (-(2**63) if _is_uint64(value) else 0)
+
+
+def _halves(value: Any) -> Tuple[Any, Any]:
+    """Of int64, without loss: value = high * 2**32 + low."""
+    return _cast(value >> 32, "float64"), _cast(value & 0xFFFFFFFF, "float64")
+
+
+def _cast(value: Any, dtype: str) -> Any:
+    return value.to(getattr(_library(value), dtype)) if _kind(value) == "torch" else value.astype(dtype)
 
 
 def _numbers(new: Any, old: Any, whole: bool) -> bool:
     """Whether each element is a finite number, or as it was. If it is not `whole` but a difference, or of no old tensor: whether each is finite, or where the old one is not."""
-    library, kind = _library(new), str(new.dtype).rpartition(".")[2]
+    library, kind = _library(new), _name_of(new.dtype)
     if new.dtype == library.bool or kind.startswith(("int", "uint")):
         return True
     alike = _alike(old, new)
@@ -210,16 +297,41 @@ def _numbers(new: Any, old: Any, whole: bool) -> bool:
     return not bool((bad & ~same).any())
 
 
+def _mean(total: Any, weight: float) -> Any:
+    return _cast(total, "complex128" if _is_complex(total) else "float64") / weight
+
+
+def _mean_step(old: Any, total: Any, weight: float) -> Any:
+    """The mean of differences, which somebody else adds to the old tensor."""
+    if _is_whole(old):
+        step = _int64(_moved(old, total, weight)) - _int64(old)
+    else:
+        library = _library(old)
+        step = library.where(library.isfinite(_wide(old)), _mean(total, weight), 0.0)
+    return _cast(step, _name_of(old.dtype))
+
+
 def _moved(old: Any, total: Any, weight: float) -> Any:
     """The new tensor: the old bits where nothing has moved, and where it is NaN as before."""
-    library, was = _library(old), _wide(old)
-    finite = library.isfinite(was)
-    stays = (finite & (total == 0)) | (library.isnan(was) & library.isnan(total))
-    double = library.complex128 if str(was.dtype).rpartition(".")[2].startswith("complex") else library.float64
-    cast = (lambda value, dtype: value.to(dtype)) if _kind(old) == "torch" else (lambda value, dtype: value.astype(dtype))
-    mean = cast(library.where(finite, was, library.zeros_like(was)), double) + cast(total, double) / weight
-    if str(old.dtype).rpartition(".")[2].startswith(("int", "uint")):
+    library, mean, kept = _library(old), _mean(total, weight), old.detach() if _kind(old) == "torch" else old
+    if _is_whole(old):
+        return _moved_whole(kept, library.round(mean))
+    was = _wide(old)
+    stays = (library.isfinite(was) & (total == 0)) | (library.isnan(was) & library.isnan(total))
+    return library.where(stays, kept, _cast(_cast(_finite_or_0(was), _name_of(mean.dtype)) + mean, _name_of(old.dtype)))
+
+
+def _moved_whole(old: Any, step: Any) -> Any:
+    """Whole numbers, which stay within their type. None becomes a float on its way, which would have 53 of 64 bits."""
+    library, was, most = _library(old), _int64(old), math.nextafter(2.0**64, 0)
+    step = library.clip(step, -most, most)
+    part = step - 2.0**64 * library.round(step / 2.0**64)  # from -2**63 to 2**63
+    with numpy.errstate(over="ignore"):  # beyond the ends it goes round
+        moved = was + _cast(library.where(part == 2.0**63, -(2.0**63), part), "int64")
+    moved = library.where((step > 0) & (moved < was), 2**63 - 1, library.where((step < 0) & (moved > was), -(2**63), moved))
+    if _is_uint64(old):
+        moved = moved ^ -(2**63)
+    else:
         limits = library.iinfo(old.dtype)
-        mean = library.clip(library.round(mean), limits.min, limits.max)
-    with_new = cast(mean, old.dtype)
-    return library.where(stays, old.detach() if _kind(old) == "torch" else old, with_new)
+        moved = library.clip(moved, limits.min, limits.max)
+    return library.asarray(_cast(moved, _name_of(old.dtype)))

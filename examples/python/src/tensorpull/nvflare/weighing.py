@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
@@ -28,7 +28,8 @@ class WeighingAggregator(RoundAggregator):
     `trimmed` least and greatest.
 
     An update's own weight is what `aggregation_weights` of its site says (1 if nothing) times the steps that the update says, at most the median of what all of the round say, because
-    that is the site's own word. `trimmed` has no weights. Tensors of whole numbers and of bools are not looked at: each element is the median (of an even number: the lower one in the
+    that is the site's own word. `trimmed` has no weights. `names`: the tensors that are compared and scaled, in place of all floating ones; the rest has the weighted median, such as running variances, which would
+    make norms of their own. Tensors of whole numbers and of bools are not looked at: each element is the median (of an even number: the lower one in the
     middle) of the updates whose weight is not 0. Metrics are FLARE's mean, with the weights; one that cannot be added to the others' is left out, and logged.
 
     An update is refused (ValueError with the site's name, which FLARE logs, and the site is left out of the round) if it has infinities or NaNs that the old model has not (with `trimmed`: any), or other
@@ -39,13 +40,17 @@ class WeighingAggregator(RoundAggregator):
     """
 
     def __init__(
-        self, weights: Optional[Weigh] = None, trimmed: Optional[int] = None, aggregation_weights: Optional[Dict[str, float]] = None, max_updates: int = 256
+        self, weights: Optional[Weigh] = None, trimmed: Optional[int] = None, aggregation_weights: Optional[Dict[str, float]] = None, max_updates: int = 256,
+        names: Optional[Sequence[str]] = None,
     ) -> None:  # fmt: skip
         if trimmed is not None and (weights is not None or isinstance(trimmed, bool) or not isinstance(trimmed, int) or trimmed < 0):
             raise ValueError(f"either weights, or trimmed, a number of updates; not {trimmed!r}")
         if weights is not None and not callable(weights):
             raise TypeError(f"weights is clip_norms() or is called with Differences; not {weights!r}")
+        if names is not None and (trimmed is not None or isinstance(names, str) or not names or not all(isinstance(name, str) for name in names)):
+            raise ValueError(f"names is a list of tensors' names, without trimmed; not {names!r}")
         self.weights: Optional[Weigh] = weights
+        self.names: Optional[Sequence[str]] = names
         self.trimmed: Optional[int] = trimmed
         self.max_updates: int = max_updates
         super().__init__(aggregation_weights)
@@ -101,7 +106,7 @@ class WeighingAggregator(RoundAggregator):
         if not old[0]:
             raise ValueError("the global model has no floating-point tensor")
         floats = _apart(old[0])
-        self._weighing = Weighing(floats, max_updates=self.max_updates if self.trimmed is None else min(self.max_updates, max_trimmed))
+        self._weighing = Weighing(floats, max_updates=self.max_updates if self.trimmed is None else min(self.max_updates, max_trimmed), names=self.names)
         self._old = floats, old[1]
 
     def _like_old(self, values: Dict[str, Any], type_: Any) -> Tuple[Dict[str, Any], Dict[str, Any]]:

@@ -168,7 +168,8 @@ class streamed_update : public keyed_update {
   result<void> begin(const description& d) noexcept {
     abandon({errc::cancelled});
     if (const auto ok = join(d); !ok) return ok;
-    taken_ = carried_ = 0;
+    taken_ = place_ = carried_ = 0;
+    begun_ = false;
     there_ = adds() ? record().added_bytes : data_bytes();
     return {};
   }
@@ -179,6 +180,7 @@ class streamed_update : public keyed_update {
     if (!lease_) lease_ = to_.buffers->acquire();
     if (!lease_) return {};
     const std::size_t capacity = to_.buffers->chunk_bytes();
+    if (!begun_ && offset >= data_start_) place_ = offset - data_start_ - carried_;
     // the header is not kept: the chunk's data overwrites it
     std::size_t at = 0;
     std::size_t room = capacity;
@@ -198,6 +200,7 @@ class streamed_update : public keyed_update {
     const std::uint64_t end = offset + bytes.size();
     if (end > data_start_ && end - data_start_ - chunk_begin() > to_.buffers->chunk_bytes())
       return failure(errc::does_not_fit, to_.buffers->chunk_bytes(), name());
+    begun_ = end > data_start_;
     return {};
   }
 
@@ -209,26 +212,31 @@ class streamed_update : public keyed_update {
       if (!lease_ || n > to_.buffers->chunk_bytes()) return failure(errc::invalid_argument, offset, name());
       if (const std::size_t bad = add(static_cast<std::size_t>(n)); bad < schema()->tensor_count) return refuse(bad);
     }
-    lease_ = {};
+    let_go();
     return {};
   }
 
   result<void> finish(const receipt&) noexcept {
     if (!active() || overtaken() || taken_ != data_bytes()) return failure(errc::cancelled, taken_, name());
-    lease_ = {};
+    let_go();
     complete();
     return {};
   }
 
-  void rewind(std::uint64_t) noexcept { lease_ = {}; }
+  void rewind(std::uint64_t) noexcept { let_go(); }
   void abandon(const error& e) noexcept {
-    lease_ = {};
+    let_go();
     stop(e.code);
   }
 
  private:
   /// Where the current chunk's data begins in the data section.
-  std::uint64_t chunk_begin() const noexcept { return taken_ + carried_; }
+  std::uint64_t chunk_begin() const noexcept { return place_ + carried_; }
+  /// Of a chunk that ends, or is sent again.
+  void let_go() noexcept {
+    lease_ = {};
+    begun_ = false;
+  }
 
   /// n bytes of the chunk are in the buffer; the margin in front of it takes what the chunk before left over. They are
   /// not added if one is no number: that tensor is returned; otherwise the number of tensors.
@@ -238,6 +246,7 @@ class streamed_update : public keyed_update {
       // in the sums since an earlier time; what is there ends with a whole element, so nothing is carried before that
       const auto skipped = static_cast<std::size_t>(std::min<std::uint64_t>(n, there_ - taken_));
       taken_ += skipped;
+      place_ += skipped;
       first += skipped;
       n -= skipped;
       if (taken_ < there_ || n == 0) return schema()->tensor_count;
@@ -246,10 +255,11 @@ class streamed_update : public keyed_update {
     std::memcpy(first, carry_.data(), carried_);
     const std::size_t all = carried_ + n;
     if (to_.refuse_no_numbers)
-      if (const std::size_t bad = to_.sums.without_number(taken_, {first, all}); bad < schema()->tensor_count)
+      if (const std::size_t bad = to_.sums.without_number(place_, {first, all}); bad < schema()->tensor_count)
         return bad;
-    const std::size_t done = to_.sums.add(taken_, {first, all}, weight_);
+    const std::size_t done = to_.sums.add(place_, {first, all}, weight_);
     taken_ += done;
+    place_ += done;
     record().added_bytes = taken_;
     carried_ = std::min(all - done, carry_.size());
     std::memcpy(carry_.data(), first + done, carried_);
@@ -260,6 +270,8 @@ class streamed_update : public keyed_update {
   std::array<std::byte, 8> carry_{};
   std::size_t carried_ = 0;
   std::uint64_t taken_ = 0;  // bytes of the data section that have arrived and are in the sums
+  std::uint64_t place_ = 0;  // where what is not in them begins: taken_, unless tensors arrive in another order
+  bool begun_ = false;  // bytes of the chunk's data have arrived
   std::uint64_t there_ = 0;  // bytes of it that are in the sums from before
 };
 

@@ -29,27 +29,43 @@ struct digest_key {
   friend constexpr bool operator==(const digest_key&, const digest_key&) = default;
 };
 
-/// The digests that were computed last; the oldest makes room for a new one.
+/// Digests that were computed. The one that is worth least makes room for a new one: at first each is worth the bytes
+/// that were hashed for it, and each time that one makes room, all others lose what it was worth (GreedyDual). So
+/// whoever wants to have others forgotten hashes as many bytes as they are of.
 template <std::size_t Count>
 class digest_memory {
  public:
   /// nullptr: it is not remembered.
-  const std::uint64_t* find(const digest_key& key) const noexcept {
-    for (const entry& e : entries_)
-      if (e.key == key) return &e.digest;
+  const std::uint64_t* find(const digest_key& key) noexcept {
+    for (entry& e : entries_)
+      if (e.key == key) {
+        e.worth = above(e.bytes);
+        return &e.digest;
+      }
     return nullptr;
   }
-  void add(const digest_key& key, std::uint64_t digest) noexcept {
-    if constexpr (Count > 0) entries_[next_++ % Count] = {key, digest};
+  /// `bytes`: that were hashed.
+  void add(const digest_key& key, std::uint64_t digest, std::uint64_t bytes) noexcept {
+    if constexpr (Count > 0) {
+      entry* least = entries_.data();
+      for (entry& e : entries_)
+        if (e.worth < least->worth) least = &e;
+      lost_ = least->worth;
+      *least = {key, digest, bytes, above(bytes)};
+    }
   }
 
  private:
   struct entry {
     digest_key key{};
-    std::uint64_t digest = 0;
+    std::uint64_t digest = 0, bytes = 0, worth = 0;  // the latter with what all have lost
   };
+  std::uint64_t above(std::uint64_t bytes) const noexcept {
+    return bytes < ~std::uint64_t{0} - lost_ ? lost_ + bytes : ~std::uint64_t{0};
+  }
+
   std::array<entry, Count> entries_{};
-  std::uint32_t next_ = 0;
+  std::uint64_t lost_ = 0;
 };
 
 /// Bytes for each second of the owner's clock. Without a clock there are no budgets, and more than 2^40 bytes a second
@@ -153,7 +169,7 @@ void hash_slice(Job& job, Memory& memory, transaction_table& transactions, Lock&
   job.in_hand = false;
   if (!read && !transactions.publications.gone(job.key)) transactions.give_up(p);
   if (read && job.left() > 0) return;
-  if (read) memory.add(job.key, job.digest());
+  if (read) memory.add(job.key, job.digest(), job.bytes);
   job.end();
 }
 

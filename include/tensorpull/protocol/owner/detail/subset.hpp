@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
+#include <tensorpull/core/detail/siphash.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/framing/frame.hpp>
@@ -21,23 +22,21 @@ struct subset_choice {
 };
 
 /// A hash of names in their order, and of their slices. The same names in another order are another request, whose
-/// digest is computed anew.
-inline std::uint64_t hash_of(const element_list<std::string_view>& names,
+/// digest is computed anew. Without the key nobody can find two requests with one hash.
+inline std::uint64_t hash_of(const siphash_key& key, const element_list<std::string_view>& names,
                              const element_list<index_range>& slices = {}) noexcept {
-  xxh3_64 h;
+  std::uint64_t h = names.size();
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const char length[2] = {static_cast<char>(names[i].size() & 0xff),
-                            static_cast<char>(names[i].size() >> 8 & 0xff)};  // a frame is shorter than 64 KiB
-    h.update(length, 2);
-    h.update(names[i]);
+    const std::string_view name = names[i];
+    const index_range part = i < slices.size() ? slices[i] : index_range{};
+    std::byte one[32];
+    store_le64(one, h);
+    store_le64(one + 8, siphash(key, std::as_bytes(std::span<const char>(name.data(), name.size()))));
+    store_le64(one + 16, part.begin);
+    store_le64(one + 24, part.end);
+    h = siphash(key, std::span<const std::byte>(one));
   }
-  for (const index_range r : slices) {
-    std::byte both[16];
-    store_le64(both, r.begin);
-    store_le64(both + 8, r.end);
-    h.update(std::span<const std::byte>(both));
-  }
-  return h.digest();
+  return h;
 }
 
 /// The bytes of a slice of a tensor, which has to have indices, within the tensor's. Nothing: it is empty or reversed,

@@ -22,6 +22,10 @@ class subset_digests {
   /// Names that a request may have, and names if it asks for slices.
   static constexpr std::size_t most_names = Limits::control_frame_bytes / 32, most_slices = most_names / 4;
 
+  /// `random()` gives unguessable 64-bit numbers; it is called twice.
+  template <class Random>
+  explicit subset_digests(Random& random) noexcept : key_{random(), random()} {}
+
   /// Goes on with an answer about tensors of `slot`, of which `r` is a recipient. `working`: everything may have
   /// changed meanwhile, and `answer` is not complete. `ready`: `answer` is complete, and `busy` if the budget is used
   /// up or another subset's digest is under way.
@@ -35,7 +39,7 @@ class subset_digests {
       return advance(book.transactions, lock);
     // The names are looked up only if they are remembered or there is a budget: that can cost as much as hashing a
     // small subset.
-    const digest_key key{hash_of(m.names, m.slices), m.names.size(), number, slot.generation, Job::whole_kind};
+    const digest_key key{hash_of(key_, m.names, m.slices), m.names.size(), number, slot.generation, Job::whole_kind};
     const std::uint64_t* const digest = known_.find(key);
     if (digest == nullptr && job_.key != key && !may_begin(m.names.size(), transactions)) {
       put_off<Limits>(answer);
@@ -116,6 +120,7 @@ class subset_digests {
     return digest_state::working;
   }
 
+  siphash_key key_;  // of what recipients choose: see hash_of()
   Job job_{};
   struct slice {
     std::uint64_t begin, end;

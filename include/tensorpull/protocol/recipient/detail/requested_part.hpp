@@ -43,20 +43,17 @@ class requested_part {
   bool several() const noexcept { return several_; }
   /// Whether nothing follows this part.
   bool is_last(const pull_request& r) const noexcept { return !several_ || end_ == r.schema->tensor_count; }
-  /// Whether choose() has not been called for this part.
-  bool unknown() const noexcept { return end_ == first_; }
   /// The position of its first byte.
   std::uint64_t begin(const pull_request& r) const noexcept { return several_ ? r.schema->tensors[first_].begin : 0; }
   /// The position behind its last byte; there have to be several.
   std::uint64_t end(const pull_request& r) const noexcept { return r.schema->tensors[end_ - 1].end; }
   element_list<std::string_view> names(const pull_request& r) const noexcept {
-    if (!several_ && !r.subset.empty()) return r.subset;
-    return r.schema != nullptr ? names_from(r, first_, end_ - first_) : element_list<std::string_view>();
+    return Limits::slices && sounds_ ? element_list<std::string_view>() : all_names(r);
   }
 
   /// Which part of each of them is wanted; empty: all of all. Borrows the request.
   element_list<index_range> slices(const pull_request& r) const noexcept {
-    if (r.slices.empty() || r.schema == nullptr) return {};
+    if (sounds_ || r.slices.empty() || r.schema == nullptr) return {};
     return {&r, first_, end_ - first_, [](const void* from, std::size_t first, std::size_t i) noexcept {
               const auto& asked = *static_cast<const pull_request*>(from);
               return asked.slice_of(asked.schema->tensors[first + i].name);
@@ -76,11 +73,11 @@ class requested_part {
       const std::size_t own = ours != nullptr ? ours->tensor_count : 0;
       const std::size_t count = r.subset.empty() ? own : r.subset.size();
       end_ = static_cast<std::uint32_t>(count);
-      several_ = ours != nullptr && fitting(names(r), sliced(r)) < count;
+      several_ = ours != nullptr && fitting(all_names(r), sliced(r), request_words_) < count;
       if (!several_) return;
     }
     const std::size_t left = ours->tensor_count - first_,
-                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left), sliced(r)), 1);
+                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left), sliced(r), request_words_), 1);
     end_ = first_ + static_cast<std::uint32_t>(std::min(std::min(left, fit), std::size_t{most_names_}));
   }
   /// The next part is asked for.
@@ -88,6 +85,42 @@ class requested_part {
     first_ = end_;
     this_located_ = false;
     choose(r);
+  }
+  /// The owner states how many words a request may have; 0: it does not. does_not_fit, with a name: no request for that
+  /// is so short, or another owner has located more names than this one takes, and some of the part has landed
+  /// (`received`).
+  result<void> takes(std::uint16_t request_words, const pull_request& r, std::uint64_t received) noexcept {
+    request_words_ = request_words;
+    if (request_words == 0 || r.schema == nullptr || !r.by_name()) return {};
+    const auto too_long = [&](std::string_view name) {
+      return failure(errc::does_not_fit, 8 * std::uint64_t{request_words}, name);
+    };
+    for (std::size_t i = 0; i < r.schema->tensor_count; ++i)
+      if (fitting(names_from(r, i, 1), sliced(r), request_words) == 0) return too_long(r.schema->tensors[i].name);
+    const auto all = all_names(r);
+    const std::size_t fit = this_located_ ? fitting(all, sliced(r), request_words) : all.size();
+    if (fit == all.size()) return {};
+    if (!several_ || received != begin(r)) return too_long(all[fit]);
+    this_located_ = false;
+    return {};
+  }
+  /// Whether an owner has told where tensors are: some of all, or those of this part.
+  bool any_located() const noexcept { return any_located_; }
+  bool this_located() const noexcept { return this_located_; }
+  /// The first request names nothing: whoever knows names refuses it as bad_request, and what knows none as
+  /// `unsupported`. An owner of a small machine answers no request that is longer than a datagram.
+  void sound_out() noexcept { sounds_ = Limits::slices && !any_located_; }
+  /// The owner refuses the names because of the first, or because it has no room for so many, or because there are
+  /// none. True: names() are others from now on. False: there is one, or some of the part has landed (`received`).
+  bool fewer(const pull_request& r, std::uint64_t received) noexcept {
+    if (!Limits::slices) return false;
+    if (std::exchange(sounds_, false)) return true;
+    const std::uint32_t now = end_ - first_;
+    if (r.schema == nullptr || now < 2 || received != begin(r) || (any_located_ && !several_)) return false;
+    const std::size_t fit = fitting(all_names(r), sliced(r), request_words_);
+    several_ = true;
+    ask_again(r, fit < now ? static_cast<std::uint32_t>(std::max<std::size_t>(fit, 1)) : now / 2);
+    return true;
   }
   /// Where an owner's answer leads.
   enum class answer : std::uint8_t {
@@ -100,7 +133,7 @@ class requested_part {
   /// `wanted`, and `described` counts their bytes.
   result<answer> locate(const frame& m, const pull_request& r, const chunk_context& image, std::uint64_t received,
                         wanted_ranges& wanted, description& described) noexcept {
-    if (m.ranges.size() != names(r).size()) return failure(errc::bad_frame);
+    if ((Limits::slices && sounds_) || m.ranges.size() != names(r).size()) return failure(errc::bad_frame);
     if (several_ && first_ == 0)
       if (const auto ok = names_are_ours(r, received); !ok) return failure(ok.error());
     const std::uint64_t expected = several_ ? fingerprint(r) : r.fingerprint;
@@ -108,9 +141,7 @@ class requested_part {
     if (const auto fits = wanted.these(m.ranges, begin(r), image.data_start, image.image_bytes); !fits) {
       if (fits.error().code != errc::does_not_fit || r.schema == nullptr) return failure(fits.error());
       several_ = true;
-      most_names_ = static_cast<std::uint32_t>(fits.error().at);
-      this_located_ = false;
-      choose(r);
+      ask_again(r, static_cast<std::uint32_t>(fits.error().at));
       return answer::too_many_ranges;
     }
     const bool before = std::exchange(this_located_, true);
@@ -127,6 +158,15 @@ class requested_part {
   std::uint64_t digest() const noexcept { return digest_; }
 
  private:
+  element_list<std::string_view> all_names(const pull_request& r) const noexcept {
+    if (!several_ && !r.subset.empty()) return r.subset;
+    return r.schema != nullptr ? names_from(r, first_, end_ - first_) : element_list<std::string_view>();
+  }
+  void ask_again(const pull_request& r, std::uint32_t most) noexcept {
+    most_names_ = most;
+    this_located_ = false;
+    choose(r);
+  }
   static constexpr bool sliced(const pull_request& r) noexcept { return Limits::slices && !r.slices.empty(); }
   /// Of parts only the schema's tensors are asked for: whether those are the ones that were named. `at`: for the error.
   [[gnu::noinline]] static result<void> names_are_ours(const pull_request& r, std::uint64_t at) noexcept {
@@ -160,23 +200,29 @@ class requested_part {
               return static_cast<const tensor_entry*>(from)[i].name;
             }};
   }
-  /// How many of the names one request carries, whose answer is as long as a page at most.
-  static std::size_t fitting(const element_list<std::string_view>& names, bool sliced) noexcept {
-    constexpr std::size_t most = std::min(Limits::page_bytes, Limits::control_frame_bytes) / 8;
+  /// How many of the names one request carries that the owner takes, and whose answer is as long as a page at most.
+  static std::size_t fitting(const element_list<std::string_view>& names, bool sliced,
+                             std::size_t request_words) noexcept {
+    constexpr std::size_t most_answered = std::min(Limits::page_bytes, Limits::control_frame_bytes) / 8;
+    const bool stated = Limits::slices && request_words != 0;
+    const std::size_t most = stated ? std::min(most_answered, request_words) : most_answered,
+                      taken = stated ? std::min(Limits::control_frame_bytes / 8, request_words)
+                                     : Limits::control_frame_bytes / 8;
     constexpr auto asks = body_size(frame_kind::locate), answers = body_size(frame_kind::located);
     constexpr std::size_t head = 2 + size_of_frame.data + size_of_frame.pointers;
     std::size_t request = head + asks.data + asks.pointers, answer = head + answers.data + answers.pointers + 1, n = 0;
-    for (; n < names.size() && n < Limits::control_frame_bytes / (sliced ? 128 : 32); ++n) {
+    for (; n < names.size() && n < taken / (sliced ? 16 : 4); ++n) {
       request += 2 + names[n].size() / 8 + (sliced ? size_of_wanted.data + (n == 0 ? 1u : 0u) : 0u);
       answer += size_of_range.data;
-      if (request > most || answer > most) break;
+      if (request > most || answer > most_answered) break;
     }
     return n;
   }
 
   std::uint32_t first_ = 0, end_ = 0, most_names_ = ~std::uint32_t{0};  // by their position in our schema
   std::uint64_t digest_ = 0;
-  bool several_ = false, any_located_ = false, this_located_ = false;
+  std::uint16_t request_words_ = 0;  // of the longest request that the owner takes; 0: not stated
+  bool several_ = false, any_located_ = false, this_located_ = false, sounds_ = false;
 };
 
 }  // namespace tensorpull::detail

@@ -17,9 +17,7 @@ concept tensor_filter = requires(std::string_view name, std::span<const std::uin
 };
 
 /// Tensors of two dimensions or more with at least a block's elements. Others save few bytes, and a rounding error
-/// spoils some of them: variances of unlike size, scales, biases. For a step that is applied in place: one with whole
-/// tensors of F32 beside narrowed ones arrives in another order than the model's, which an average of updates on their
-/// way does not take (widened: unsupported_layout).
+/// spoils some of them: variances of unlike size, scales, biases.
 struct matrices {
   /// Whether it is one.
   static constexpr bool narrows(std::string_view, std::span<const std::uint64_t> shape,
@@ -37,7 +35,7 @@ struct matrices {
   }
 };
 
-/// All floating tensors.
+/// All floating tensors, such as those of a model that is one vector.
 struct all_tensors {
   /// They are.
   static constexpr bool narrows(std::string_view, std::span<const std::uint64_t>, std::size_t) noexcept { return true; }

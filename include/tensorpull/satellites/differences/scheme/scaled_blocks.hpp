@@ -30,8 +30,8 @@ constexpr bool is_scale(float scale) noexcept {
 /// The scheme. N elements share a scale; with 256, an F32 model takes 0.254 of its bytes in 8 bits, and 0.129 in 4.
 /// Everything works on one block of 1 to N elements and allocates nothing. In 4 bits a byte has two codes in two's
 /// complement, the first in the lower half; a block begins with a byte, so N is even. `Which`: the tensors that are
-/// narrowed.
-template <std::size_t N, unsigned Bits, tensor_filter Which = all_tensors>
+/// narrowed; others travel whole.
+template <std::size_t N, unsigned Bits, tensor_filter Which = matrices>
 struct scaled_blocks {
   static_assert(N > 0, "tensorpull: a block has at least one element");
   static_assert(Bits == 8 || (Bits == 4 && N % 2 == 0),
@@ -160,10 +160,10 @@ struct scaled_blocks {
 };
 
 /// One byte for each element.
-template <std::size_t N = 256, tensor_filter Which = all_tensors>
+template <std::size_t N = 256, tensor_filter Which = matrices>
 using blocks_of_8_bits = scaled_blocks<N, 8, Which>;
 /// Half a byte for each element.
-template <std::size_t N = 256, tensor_filter Which = all_tensors>
+template <std::size_t N = 256, tensor_filter Which = matrices>
 using blocks_of_4_bits = scaled_blocks<N, 4, Which>;
 
 }  // namespace tensorpull

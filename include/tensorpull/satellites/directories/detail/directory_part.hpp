@@ -89,6 +89,11 @@ class directory_part {
     const int fd = open_file(i);
     return fd >= 0 && ::fstat(fd, &about) == 0 ? static_cast<std::uint64_t>(about.st_size) : 0;
   }
+  /// Takes the bytes of file i away.
+  result<void> empty(std::size_t i) noexcept {
+    const int fd = open_file(i), system = fd < 0 ? errno : resize(fd, 0);
+    return system == 0 ? result<void>{} : file_failure(system, schema_.tensors[i].name);
+  }
   /// Makes file i a copy of another, which has `bytes` bytes. Where the file system can, the two share their blocks.
   result<void> copy(std::size_t i, int from, std::uint64_t bytes) noexcept {
     const int fd = open_file(i);
