@@ -21,7 +21,7 @@ using pull_from = std::function<result<receipt>(const reference&, any_consumer&,
 /// What pull_proved() takes as its network.
 struct proved_net {
   struct parts {
-    using platform = detail::host_platform;
+    using platform = host_platform;
   };
   template <consumer Consumer>
   static result<receipt> pull(const pull_from& from, const reference& ref, Consumer& to,
