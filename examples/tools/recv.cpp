@@ -978,7 +978,7 @@ int main(int count, char** arguments) {
   if constexpr (TENSORPULL_TOOLS_PROOFS) {
     if (c.is_signed()) {
       if (const auto why = verify(c.trust, c.known)) return refuse(c, *why);
-      c.ref = c.known.model;
+      c.ref = {c.known.model.id, c.known.model.version, 0};  // a cursor of a file knows no schema
     }
   }
   transfer_line line("recv", printable(c.output.substr(c.output.find_last_of('/') + 1)), !c.json);

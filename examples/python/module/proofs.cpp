@@ -39,9 +39,10 @@ reference whole_reference(std::string_view digits) {
   if (!digits.empty() && !detail::take_reference(digits, ref)) raise(errc::invalid_argument, digits);
   return ref;
 }
-proved_reference proved_of(std::string_view model, std::string_view tree, std::string_view root,
-                           std::uint64_t image_bytes) {
+proved_reference proved_of(std::string_view model, std::uint64_t fingerprint, std::string_view tree,
+                           std::string_view root, std::uint64_t image_bytes) {
   proved_reference of{whole_reference(model), whole_reference(tree), {}, image_bytes};
+  of.model.fingerprint = fingerprint;
   if (!detail::take_hex(root, of.root)) raise(errc::invalid_argument, "root", "a root is 64 hexadecimal digits");
   return of;
 }
@@ -109,9 +110,9 @@ class proved_source final : public source {
 };
 
 /// `key`: its PEM, or the name of a file that has it.
-std::string sign(std::string_view model, std::string_view tree, std::string_view root, std::uint64_t image_bytes,
-                 const std::string& key_text, const std::string& key_file, const std::string& federation,
-                 std::uint64_t round, std::uint64_t expires, const std::string& note) {
+std::string sign(std::string_view model, std::uint64_t fingerprint, std::string_view tree, std::string_view root,
+                 std::uint64_t image_bytes, const std::string& key_text, const std::string& key_file,
+                 const std::string& federation, std::uint64_t round, std::uint64_t expires, const std::string& note) {
   pem_source from;
   if (key_file.empty()) from.text = key_text;
   else from.file = key_file;
@@ -119,7 +120,7 @@ std::string sign(std::string_view model, std::string_view tree, std::string_view
   if (!key)
     raise(key.error(), false, key.error() == errc::bad_file ? "it is no private key of Ed25519 in PEM" : "", key_file);
   return value_or_raise(
-      sign_reference({proved_of(model, tree, root, image_bytes), federation, round, expires, note}, *key));
+      sign_reference({proved_of(model, fingerprint, tree, root, image_bytes), federation, round, expires, note}, *key));
 }
 /// Why a signed reference is not taken.
 std::string_view refused_because(const error& e) {
@@ -141,8 +142,8 @@ py::tuple verify(const std::string& text, const std::string& keys, const std::st
       std::chrono::system_clock::now().time_since_epoch());
   const auto c = verify_reference(text, *trusted, {federation, least_round, static_cast<std::uint64_t>(now.count())});
   if (!c) raise(c.error(), false, refused_because(c.error()));
-  return py::make_tuple(digits_with_version(c->of.model), digits_with_version(c->of.tree), hex_of(c->of.root),
-                        c->of.image_bytes, c->federation, c->round, c->expires, c->note);
+  return py::make_tuple(digits_with_version(c->of.model), c->of.model.fingerprint, digits_with_version(c->of.tree),
+                        hex_of(c->of.root), c->of.image_bytes, c->federation, c->round, c->expires, c->note);
 }
 /// The BLAKE3 of a file.
 std::string blake3_of_file(const std::string& path) {
@@ -165,9 +166,10 @@ void bind_proofs(py::module_& m) {
       .def_property_readonly("root", &tree_of_tensors::root)
       .def_property_readonly("is_root_alone", &tree_of_tensors::is_root_alone);
   py::class_<proved_source, source>(m, "ProvedSource")
-      .def(py::init([](std::vector<source*> from, std::string_view model, std::string_view tree, std::string_view root,
-                       std::uint64_t image_bytes) {
-             return std::make_unique<proved_source>(std::move(from), proved_of(model, tree, root, image_bytes));
+      .def(py::init([](std::vector<source*> from, std::string_view model, std::uint64_t fingerprint,
+                       std::string_view tree, std::string_view root, std::uint64_t image_bytes) {
+             return std::make_unique<proved_source>(std::move(from),
+                                                    proved_of(model, fingerprint, tree, root, image_bytes));
            }),
            py::keep_alive<1, 2>())
       .def_property_readonly("wrong", &proved_source::wrong)

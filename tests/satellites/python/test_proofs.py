@@ -208,6 +208,10 @@ def test_arguments_that_would_not_be_heeded_are_refused(owner, signed, keys, tmp
         with pytest.raises(Error) as refused:
             download_tensors(owner.address, wrong, retries=0)
         assert refused.value.code == "digest_mismatch"
+    # the root stands for the bytes of a model, and the fingerprint for the names in out
+    with pytest.raises(Error) as refused:
+        download_tensors(owner.address, known, out={"v": np.zeros_like(MODEL["w"]), "b": np.zeros(7)}, retries=0)
+    assert refused.value.code == "schema_mismatch" and refused.value.landed == 0 and known.fingerprint != 0
     for wrong in (known._replace(root="zz" * 32), known._replace(reference=known.reference[:32]), known._replace(tree="x")):
         with pytest.raises(Error) as refused:
             download_tensors(owner.address, wrong, retries=0)

@@ -26,6 +26,7 @@ class SignedReference(NamedTuple):
     """The content of a signed reference, once it is verified: `download_tensors` and `download_file` take it in place of a reference. One that came by a channel that is trusted can be made by hand."""
 
     reference: str  #: of the model, 48 digits
+    fingerprint: int  #: of its names, dtypes and shapes; 0: not known, and whoever sends it is believed about the names that `out` has
     tree: str  #: of the tree of its proofs; "": the root proves it alone
     root: str  #: the BLAKE3 of the model as a safetensors file, as `b3sum` prints it
     nbytes: int  #: the length of that file
@@ -84,7 +85,7 @@ def sign_reference(ref: Reference, key: TextOrFile, *, federation: str, expires:
             raise ValueError(f"{what} is {'1 to' if what == 'federation' else 'up to'} {longest} printable characters of ASCII{' without spaces' if what == 'federation' else ''}; not {given!r}")
     file = os.fsdecode(key) if isinstance(key, os.PathLike) else ""
     pem = "" if file else text(key, "key", "a private key in PEM, or a path (pathlib.Path) of a file that has it")
-    return _native.sign_reference(str(ref), ref._tree, ref.root, ref.nbytes, pem, file, name, whole(round, "round", 2**64 - 1), whole(until, "expires", 2**63 - 1), words)
+    return _native.sign_reference(str(ref), ref.fingerprint, ref._tree, ref.root, ref.nbytes, pem, file, name, whole(round, "round", 2**64 - 1), whole(until, "expires", 2**63 - 1), words)
 
 
 def verify_reference(signed: TextOrFile, keys: TextOrFile, *, federation: Optional[str] = None, least_round: int = 0) -> SignedReference:
@@ -135,7 +136,7 @@ def over_proved(address: Addresses, ssl: Optional[TLS], of: SignedReference, cal
     secure = [each for each in listed if each.startswith("tls://")]
     routes = tuple(_native.Route([each], tls if not secure or each in secure else None, attempts([each]), HttpSettings()) for each in listed)
     try:
-        source = _native.ProvedSource(routes, of.reference, of.tree, of.root, whole(of.nbytes, "nbytes", 2**64 - 1))
+        source = _native.ProvedSource(routes, of.reference, whole(of.fingerprint, "fingerprint", 2**64 - 1), of.tree, of.root, whole(of.nbytes, "nbytes", 2**64 - 1))
         try:
             return call(source), listed[source.current]
         except Error as e:
