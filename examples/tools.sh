@@ -30,7 +30,7 @@ mkdir -p -- "$root/build/tools"
 log=$root/build/tools/build.log
 source "$root/cmake/packages.sh"
 install_packages "$root/build/tools/apt.log" g++:g++ cmake:cmake make:make capnp:capnproto libboost-dev libcapnp-dev zlib1g-dev \
-  libcurl4-openssl-dev libssl-dev libnats-dev
+  libcurl4-openssl-dev libssl-dev libnats-dev nlohmann-json3-dev
 
 cd -- "$root"
 failed() { tail -n 40 "$log" >&2; fail "$1"; }

@@ -76,7 +76,7 @@ COMMANDS = {
     "conan create cmake/conan": (TEST, "consumer.conan"),
     "cmake --preset armhf": (THIS, ""),
     "ctest --preset armhf": (THIS, ""),
-    "apt-get install g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev": (LONG, "apt-get install --simulate g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev"),
+    "apt-get install g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev nlohmann-json3-dev": (LONG, "apt-get install --simulate g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev nlohmann-json3-dev"),
     "pip install ./examples/python": (TEST, "python.install"),
     'pip install "./examples/python[nvflare]"': (TEST, "python.install"),
     'pip install "./examples/python[flower]"': (TEST, "python.install"),
@@ -92,7 +92,7 @@ COMMANDS = {
 
 # Commands of a satellite's page that name nothing of it.
 SATELLITE = {
-    "apt-get install g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev": "python",
+    "apt-get install g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev nlohmann-json3-dev": "python",
     "pip install build/wheels/tensorpull-0.1.0-*.whl": "python",
     'pip install "./examples/python[nvflare]"': "nvflare",
     'pip install "./examples/python[flower]"': "flower",

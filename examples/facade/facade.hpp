@@ -222,6 +222,11 @@ struct link_kind {
   /// The place::id of a URL.
   entry<result<ref_id>(std::string_view)> url_id{};
 };
+struct hub_model;  // hub.hpp
+struct hub_call;
+struct hub_wanted;
+struct hub_brought;
+struct hub_file;
 /// Features beside links.
 struct feature_table {
   /// As any_tls::make.
@@ -238,6 +243,12 @@ struct feature_table {
   /// Connects to an address through a proxy. Errors: as proxy_dialer::dial.
   entry<result<posix_stream>(const proxy_settings&, std::string_view, std::chrono::milliseconds, const stop_token&)>
       dial{};
+  /// Makes a directory of a hub's model: all of its files of one commit, or nothing. Errors: those of http_fetcher and
+  /// receive_files; bad_file and too_large, with "the list of files"; stale_version: the hub states another commit, or
+  /// other bytes, than in its list; not_verifiable, with a path: it states no digest.
+  entry<result<hub_brought>(const hub_model&, const hub_call&, const hub_wanted&)> bring_model{};
+  /// Where a hub has one file, and its SHA-256. Errors: the same; unknown_reference, with its path.
+  entry<result<hub_file>(const hub_model&, const hub_call&)> find_model_file{};
 };
 extern const feature_table features;
 

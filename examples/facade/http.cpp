@@ -1,4 +1,5 @@
 // Files of any web server, to pull and to put, and TCP through a proxy: what libcurl does.
+#include "http.hpp"
 #include "engine.hpp"
 
 #include <tensorpull/integrity/range_digest.hpp>
@@ -8,17 +9,6 @@
 
 namespace tensorpull::facade {
 namespace {
-
-http_proxy proxy_of(const proxy_settings& s) noexcept { return {s.address, s.user, s.password}; }
-http_address web_place(const place& p) noexcept {
-  return {.url = p.address,
-          .digest = p.http.digest,
-          .bearer = p.http.bearer,
-          .recipient = p.http.recipient,
-          .proxy = proxy_of(p.proxy),
-          .most_header_bytes = p.http.max_header_bytes,
-          .tls = p.tls ? options_of(p.tls->given) : tls_options{}};
-}
 
 result<receipt> pull_web(any_pull& how, const reference& ref, any_consumer& to, const pull_options& options) {
   if (!to.undoes()) return failure(errc::unsupported_request);  // a web server sends no digests of chunks

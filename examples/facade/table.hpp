@@ -22,6 +22,8 @@ result<receipt> pull_from_several(any_pull& how, const reference& ref, any_consu
 result<std::unique_ptr<any_owner>> open_stream_replica(const place& at, const place& coordinator);
 result<posix_stream> dial_through(const proxy_settings& proxy, std::string_view address,
                                   std::chrono::milliseconds timeout, const stop_token& stop);
+result<hub_brought> bring_model(const hub_model& model, const hub_call& call, const hub_wanted& wanted);
+result<hub_file> find_model_file(const hub_model& model, const hub_call& call);
 
 /// Borrows the texts.
 tls_options options_of(const tls_arguments& a) noexcept;

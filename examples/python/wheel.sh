@@ -24,7 +24,7 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 wheels=$root/build/wheels python=${1:-python3}
 mkdir -p -- "$wheels"
 source "$root/cmake/packages.sh"
-install_packages "$wheels/apt.log" g++:g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev python3:python3 \
+install_packages "$wheels/apt.log" g++:g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev nlohmann-json3-dev python3:python3 \
   $("$python" -c 'import ensurepip' 2>/dev/null || echo python3-venv) $("$python" -c 'import sysconfig, os; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || echo python3-dev)
 
 tools=$wheels/.tools log=$wheels/build.log

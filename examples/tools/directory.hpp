@@ -72,6 +72,7 @@ struct wanted_directory {
 struct brought_directory {
   tp::receipt last;
   std::uint64_t files, bytes, kept;
+  std::string commit{};  ///< of a hub's model
 };
 /// Errors: those of receive_directory.
 tp::result<brought_directory> bring_directory(const wanted_directory& wanted);

@@ -3,6 +3,7 @@
 #include "difference.hpp"
 #include "directory.hpp"
 #include "error_text.hpp"
+#include "hub.hpp"
 #include "interruption.hpp"
 #include "json.hpp"
 #include "link_choice.hpp"
@@ -34,6 +35,7 @@ constexpr const char* help = R"(usage: recv LINK REF -o FILE [options]
        recv LINK REF -o DIRECTORY/ [--include PATTERN] [--exclude PATTERN] [options]
        recv LINK SIGNED --key KEYS -o FILE [--least-round N] [--federation NAME] [options]
        recv http[s]://HOST[:PORT]/PATH -o FILE [options]
+       recv hf://ORG/MODEL[@REVISION] -o DIRECTORY/ [options]
 
 Pulls the model that 'send' publishes under REF at LINK and writes it as a safetensors file. FILE appears when it is complete and
 its digest is that of REF; until then the bytes are in .FILE.part beside it. A connection that is lost, or cannot be
@@ -59,6 +61,10 @@ each group of bytes is proved as it lands, from one sender after the other. One 
 
 A URL is that of a safetensors file on any web server or object store (a signed URL is sent as it is). It is complete if its digest
 agrees: that of --digest, or the one that the server states (Repr-Digest).
+
+hf:// is a model of a hub: Hugging Face's, or that of HF_ENDPOINT. All files are of the one commit to which REVISION (main) leads, and have
+the digests that the hub states; --base and the choice of files hold as for any directory. hf://ORG/MODEL/FILE -o FILE takes one
+safetensors file. The token is that of --bearer-file or HF_TOKEN, or the one that the hub's own programs keep; no other host gets it.
 
   -o, --output FILE    where to write it
       --resume         go on with what an earlier recv left in .FILE.part, as far as its bytes are right; from the start if there is none.
@@ -88,7 +94,7 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
                        ends after 60 s in which nothing comes
       --name NAME      who pulls, as in 'send --expect NAME'
       --digest TEXT    of a URL: sha256:HEX or xxh3:HEX that the file has to have, whatever the server states
-      --bearer-file FILE  of a URL: its first line is sent as the authorisation (Bearer), to the host of the URL alone
+      --bearer-file FILE  of a URL or a hub: its first line is sent as the authorisation (Bearer), to that host alone
       --unverified     take a model that is published without a digest, too: nobody can say whether its bytes are right
       --believe        over nats://, take what the first answer describes if REF has 32 digits alone
       --no-digest      do not check the digest of the whole: less work for both ends, no proof, and no --resume
@@ -99,7 +105,8 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
       --json           the outcome as a JSON object on standard output:
                          {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "believed", "bytes",
                           "total_bytes", "resumed_bytes", "received_bytes", "difference_bytes", "chunks", "resumable", "seconds",
-                          "wrong_senders"}, and "files" of a directory, or "root", "federation", "round" and "note" of what is signed
+                          "wrong_senders"}, and "files" of a directory, "commit" of a hub's, "root", "federation", "round" and "note" of what is
+                          signed
                          {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}, and "refused" of what is signed:
                           "signature", "revoked", "federation", "round" or "expires"
                        "difference_bytes": what of the received bytes was a difference to --base, or tensors that have changed since;
@@ -114,6 +121,7 @@ Example:
   send model.safetensors                  # prints ADDRESS REF
   recv 127.0.0.1:40123 5d1f0c...e2 -o copy.safetensors
   recv 127.0.0.1:40124 77aa01...9c -o checkpoint/ --exclude '*.bin'
+  recv hf://org/model@v1.0 -o model/ --include '*.safetensors' --include '*.json'
   recv 'pipe:ssh host send model.safetensors --stdio --ref 5d1f0c...e2' 5d1f0c...e2 -o copy.safetensors
 
 Status: 0 FILE is complete, 1 the transfer failed, 2 a wrong option, 3 FILE or standard output cannot be written, 130 Ctrl-C, 143 SIGTERM.
@@ -159,6 +167,7 @@ struct choices {
   bool resume = false, restart = false, force = false, unverified = false, no_digest = false, json = false,
        believe = false;
   bool directory = false;  ///< the output is one; it was written with a slash at its end
+  std::optional<facade::hub_model> hub{};
   path_patterns files;
   trust_choice trust;  ///< without a file of keys nothing is signed
   known_model known;  ///< of what is signed, once it is verified
@@ -178,6 +187,26 @@ void set_proxy(std::string_view value, facade::tls_arguments& to) {
   if (!tp::parse_address(where))
     // it may have a password, so it is not printed
     throw option_error("--proxy wants HOST:PORT, or USER:PASSWORD@HOST:PORT");
+}
+
+/// The one word of a pull from a hub, and the options that have a meaning there.
+void check_hub(const std::vector<std::string>& words, choices& c) {
+  if (words.size() > 1)
+    throw option_error("'" + printable(words[1]) + "' is one word too many: a hub's model has no reference");
+  if (!c.link.also_text.empty() || c.link.connections != 0)
+    throw option_error("--also and --connections are for TCP, unix: and tls://, and not for a hub");
+  if (!c.link.http.digest.empty() || c.no_digest || c.unverified || !c.name.empty())
+    throw option_error(
+        "a hub states the digests, and counts nobody: --digest, --no-digest, --unverified and --name have no meaning for it");
+  c.hub = parse_hub(words[0], c.link);
+  check_link_options(c.link);
+  if (c.output.empty()) throw option_error("where to? -o DIRECTORY/ says it");
+  if (c.directory != c.hub->file.empty())
+    throw option_error(c.directory ? "hf://ORG/MODEL/FILE is one file: -o FILE takes it, without a slash"
+                                   : "a hub's model is a directory: '-o DIRECTORY/' with a slash makes one");
+  if (!c.base.empty() && !c.directory)
+    throw option_error("--base is for all files of a model, or for what 'send' publishes");
+  if (c.resume && c.restart) throw option_error("--resume and --restart exclude each other");
 }
 
 /// The one word of a pull from a URL, and the options that have a meaning there.
@@ -241,7 +270,7 @@ void check_trust(const std::vector<std::string>& words, const choices& c) {
       throw option_error("--least-round and --federation are about what is signed, and only --key asks for that");
     return;
   }
-  if (!words.empty() && is_url(words[0]))
+  if (!words.empty() && (is_url(words[0]) || facade::is_hub(words[0])))
     throw option_error("--key is for what 'send' publishes: a web server has no proofs beside a file");
   if (c.directory) throw option_error("--key is for files: a directory has no proofs");
   if (!c.base.empty()) throw option_error("--key and --base exclude each other: all that lands is proved");
@@ -323,6 +352,7 @@ choices read_choices(int count, char** arguments) {
     check_output(c);
     check_trust(words, c);
     if (!words.empty() && is_url(words[0])) return check_url(words, c);
+    if (!words.empty() && facade::is_hub(words[0])) return check_hub(words, c);
     if (!c.link.http.digest.empty() || !c.link.http.bearer.empty())
       throw option_error("--digest and --bearer-file are for a URL, http:// or https://");
     if (words.size() < 2) throw option_error("an address and a reference are wanted, as send prints them");
@@ -460,6 +490,7 @@ std::string late_text(const choices& c) {
 /// What a web server did.
 std::string http_error(const choices& c, const error& e, std::uint64_t total) {
   const std::string at = printable(c.link.text), why = e.name.empty() ? "" : " (" + printable(e.name.view()) + ")";
+  if (const auto text = c.hub ? hub_error_text(at, e) : ""; !text.empty()) return text;
   if (has_failed(e)) return "the server of " + at + " has failed" + why;
   if (leads_on(e)) return at + " leads from one redirect to the next" + why;
   if (const auto text = protocol_text(e, c.link.at->scheme, total != 0); !text.empty()) return at + " " + text;
@@ -473,7 +504,7 @@ std::string http_error(const choices& c, const error& e, std::uint64_t total) {
              " states no digest, so nobody could say whether the bytes are right: --digest says which one they have, --unverified takes them nevertheless";
     case errc::digest_mismatch:
       return "what came from " + at + " has another digest than " +
-             (c.link.http.digest.empty() ? "the server states" : "--digest says") + "; nothing of it was kept";
+             (c.hub || c.link.http.digest.empty() ? "the server states" : "--digest says") + "; nothing of it was kept";
     case errc::stale_version: return at + " has another file now" + why;
     case errc::unknown_reference:
     case errc::withdrawn: return "there is nothing at " + at + why;
@@ -899,9 +930,10 @@ int receive_directory(const choices& c, transfer_line& line) {
       received += bytes;
     };
     line.prelude();
-    if constexpr (TENSORPULL_TOOLS_DIRECTORIES)
-      done = bring_directory({c.link, c.ref, options, c.chunk, c.most_bytes, c.output, c.base, c.files, c.force,
-                              c.restart, &wrong, landed});
+    const wanted_directory wanted{c.link, c.ref,   options, c.chunk,   c.most_bytes, c.output,
+                                  c.base, c.files, c.force, c.restart, &wrong,       landed};
+    if (c.hub) done = bring_model(*c.hub, wanted);
+    else if constexpr (TENSORPULL_TOOLS_DIRECTORIES) done = bring_directory(wanted);
     line.clear();
   }
   const bool interrupted = !done && done.error().code == errc::cancelled && interrupted_by != 0;
@@ -926,11 +958,12 @@ int receive_directory(const choices& c, transfer_line& line) {
     std::string_view how = interrupted ? "interrupted" : "failed";
     if (done) how = to_string(done->last.outcome);
     json_object out{{"file", c.output + '/'}, {"outcome", how}};
+    if (done && c.hub) out.add("commit", done->commit);
     if (done) {
-      out.add("digest", formatted("%016llx", wide(done->last.version)));
+      if (!c.hub) out.add("digest", formatted("%016llx", wide(done->last.version)));
       out.add("confirmed", done->last.confirmed);
       out.add("believed", done->last.believed);
-      if (!done->last.confirmed) out.add("unconfirmed_because", code_name(done->last.unconfirmed_because));
+      if (!done->last.confirmed && !c.hub) out.add("unconfirmed_because", code_name(done->last.unconfirmed_because));
       out.add("files", done->files);
       out.add("bytes", done->bytes);
       out.add("total_bytes", done->bytes);
@@ -958,11 +991,12 @@ int receive_directory(const choices& c, transfer_line& line) {
   std::printf("%s/: %s, %s in %s", printable(c.output).c_str(), count_text(done->files, "file").c_str(),
               bytes_text(done->bytes).c_str(), seconds_text(line.seconds()).c_str());
   if (done->kept != 0) std::printf(", of which %s were there", bytes_text(done->kept).c_str());
-  if (c.files.any()) std::printf("; each has the digest that the sender states\n");
+  if (c.hub) std::printf("; each has the digest that the hub states for commit %s\n", printable(done->commit).c_str());
+  else if (c.files.any()) std::printf("; each has the digest that the sender states\n");
   else
     std::printf("; digest %016llx agrees%s\n", wide(done->last.version),
                 done->last.believed ? " (believed: the reference has no version)" : "");
-  if (!done->last.confirmed)
+  if (!done->last.confirmed && !c.hub)
     say("recv", "the directory is complete, but " + printable(c.link.text) +
                     " is not known to have recorded that: " + std::string(to_string(done->last.unconfirmed_because)));
   if (flushed("recv")) return status;
@@ -984,7 +1018,11 @@ int main(int count, char** arguments) {
   transfer_line line("recv", printable(c.output.substr(c.output.find_last_of('/') + 1)), !c.json);
   const int status = [&] {
     if (c.directory) return receive_directory(c, line);
-    outcome done = pull(c, line);
+    const auto found = c.hub ? find_in_hub(*c.hub, options_of(c, line, nullptr), c.link) : tp::result<void>();
+    if (c.hub && found) c.ref.id = c.link.at->id;
+    outcome done;
+    if (found) done = pull(c, line);
+    else done.how = tp::failure(found.error());
     if (!done.how && done.how.error().code == errc::cancelled && interrupted_by == 0 && watch{&line, &c}.is_late()) {
       error late = done.how.error();
       late.code = errc::timed_out;

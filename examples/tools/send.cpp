@@ -871,18 +871,20 @@ int put(const choices& c) {
   if (!how) {
     const error& e = how.error();
     const std::string why = e.name.empty() ? "" : " (" + printable(e.name.view()) + ")";
-    if (e.code == errc::cancelled) return complain("interrupted", e.code);
+    const bool goes_on = is_s3(c.put) && (e.code == errc::cancelled || tp::is_passing(e.code));
+    const std::string again = goes_on ? "; started again, it sends what the store lacks" : "";
+    if (e.code == errc::cancelled) return complain("interrupted" + again, e.code);
     if (e.code == errc::digest_mismatch || e.code == errc::unreadable)
       return complain(printable(c.files[0]) +
                           (e.code == errc::unreadable ? " can no longer be read, or not all of it"
                                                       : " has changed while it was sent") +
                           ", so " + at + " was not sent the last bytes, and has no whole file",
                       e.code);
-    if (has_failed(e)) return complain("the server of " + at + " has failed" + why, e.code);
+    if (has_failed(e)) return complain("the server of " + at + " has failed" + why + again, e.code);
     if (leads_on(e)) return complain(at + " leads from one redirect to the next" + why, e.code);
     return complain((e.code == errc::not_permitted ? at + " does not let us put it there"
                                                    : at + " has not taken it: " + reason_text(e)) +
-                        why,
+                        why + again,
                     e.code);
   }
   const std::uint64_t bytes = file->schema().image_bytes;

@@ -1,13 +1,16 @@
 // Directories as images: published, and received.
 #include "facade/directories.hpp"
+#include "facade/hub.hpp"
 #include "file.hpp"
 #include "parts.hpp"
+#include "places.hpp"
 #include "publications.hpp"
 
 #include <tensorpull/satellites/directories/receive_directory.hpp>
 
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -84,6 +87,54 @@ py::tuple download_directory(source& from, std::string_view ref, const std::stri
   return py::make_tuple(to_python(last), done->files, done->bytes, done->kept);
 }
 
+/// Makes a directory of a hub's model. Returns its commit, how many files and bytes it has, how many of these have
+/// come, and how many were there.
+py::tuple download_model(const std::string& address, const tls_settings& tls, const std::string& bearer,
+                         const std::string& path, const std::string& base, const std::vector<std::string>& include,
+                         const std::vector<std::string>& exclude, bool resume, bool overwrite, std::uint64_t max_bytes,
+                         const py::object& how) {
+  const auto s = settings_of<pull_settings>(how);
+  if (!facade::features.bring_model)
+    raise(errc::unsupported_request, address,
+          "this build of tensorpull has no hubs: it was built without what hf:// needs");
+  const auto model = facade::hub_model::read(address);
+  if (!model || !model->file.empty())
+    raise(errc::bad_address, address, "this is no model of a hub: hf://ORG/MODEL is wanted, perhaps with @REVISION");
+  facade::place at = place_or_url(facade::hub_endpoint(), tls);
+  if (!at.is.web) raise(errc::bad_address, "HF_ENDPOINT", "HF_ENDPOINT is no URL of a hub");
+  at.http.bearer = bearer.empty() ? facade::hub_token() : bearer;
+  interruption stop(s.abort);
+  progress_event now;
+  std::chrono::steady_clock::time_point told{};
+  std::uint64_t came = 0;
+  const auto tell = [&](progress_phase phase) {
+    if (s.tell.is_none()) return;
+    now.phase = phase, ++now.sequence;
+    const interpreter_lock lock;
+    stop.guard([&] { s.tell(to_python(now)); });
+  };
+  const auto landed = [&](std::uint64_t before, std::uint64_t bytes, std::uint64_t total) {
+    const bool first = came == 0;
+    came += bytes, now.bytes_done = std::max(now.bytes_done, before + bytes), now.bytes_total = total;
+    const auto time = std::chrono::steady_clock::now();
+    if (!first && time - told < s.progress_interval) return;
+    told = time;
+    tell(first ? progress_phase::started : progress_phase::active);
+  };
+  const auto done = stop.run([&] {
+    auto brought = facade::features.bring_model(
+        *model, {std::move(at), s.per_request_timeout, interruption_token{&stop}, s.retry},
+        {path, base, include, exclude, overwrite, !resume, max_bytes, landed});
+    if (!brought) now.code = brought.error().code;
+    else now.bytes_done = now.bytes_total = brought->bytes;
+    if (brought) tell(progress_phase::completed);
+    else tell(now.code == errc::cancelled ? progress_phase::aborted : progress_phase::failed);
+    return brought;
+  });
+  if (!done) raise_about_directory(done.error(), path, true);
+  return py::make_tuple(done->commit, done->files, done->bytes, came, done->kept);
+}
+
 }  // namespace
 
 void bind_directories(py::module_& m) {
@@ -92,6 +143,8 @@ void bind_directories(py::module_& m) {
       .def_property_readonly("changed", &directory::changed)
       .def_property_readonly("files", &directory::files);
   m.def("download_directory", &download_directory);
+  m.def("download_model", &download_model);
+  m.attr("has_hubs") = bool(facade::features.bring_model);
 }
 
 }  // namespace tensorpull::python

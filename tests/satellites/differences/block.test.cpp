@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace block_test {
@@ -240,6 +243,117 @@ TEST(BlockSparse, Codes_that_lie_are_refused_and_change_nothing) {
   bytes one = above;
   tp::detail::store_element(&one[7], std::uint16_t{1});
   EXPECT_EQ(code_of(apply(none, dtype::u64, wide, one)), errc::bad_frame) << "above 64 bits";
+}
+
+/// The sparse form once more, bit by bit, as it is described: the elements afterwards, of zeros; nothing: it is none.
+class described_sparse_form {
+ public:
+  static std::optional<std::vector<std::uint64_t>> read(std::size_t n, unsigned width, unsigned k_gap,
+                                                        unsigned k_number, std::size_t count, const bytes& codes) {
+    const unsigned all = 8 * width;
+    const std::uint64_t most = ~std::uint64_t{0} >> (64 - all);
+    if (k_gap >= 32 || k_number >= all || count == 0 || count > n / 8) return {};
+    described_sparse_form form(codes);
+    std::vector<std::uint64_t> elements(n);
+    std::uint64_t next = 0;  // no position is before it, so none is twice, or runs backwards
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto gap = form.code(k_gap, 32), number = form.code(k_number, all);
+      if (!gap || !number || *gap >= n - next || *number >= most) return {};
+      const std::uint64_t zigzag = *number + 1;
+      elements[static_cast<std::size_t>(next + *gap)] = (zigzag % 2 == 0 ? zigzag / 2 : ~(zigzag / 2)) & most;
+      next += *gap + 1;
+    }
+    if (form.at_ > 8 * codes.size() || 8 * codes.size() - form.at_ >= 8) return {};
+    while (form.at_ < 8 * codes.size())
+      if (form.bit()) return {};
+    return elements;
+  }
+
+ private:
+  explicit described_sparse_form(const bytes& codes) : codes_(codes) {}
+  bool bit() {
+    const std::size_t at = at_++;
+    return at / 8 < codes_.size() && (static_cast<unsigned>(codes_[at / 8]) >> at % 8 & 1) != 0;
+  }
+  std::optional<std::uint64_t> code(unsigned k, unsigned all) {
+    std::uint64_t zeros = 0, low = 0;
+    while (zeros < 21 && !bit()) ++zeros;
+    if (zeros == 21) return {};
+    const unsigned n = zeros == 20 ? all : k;
+    for (unsigned i = 0; i < n; ++i) low |= std::uint64_t{bit()} << i;
+    if (zeros == 20) return low;
+    if (k > 0 && zeros >> (64 - k) != 0) return {};
+    return zeros << k | low;
+  }
+
+  const bytes& codes_;
+  std::size_t at_ = 0;
+};
+
+TEST(BlockSparse, Whatever_bits_arrive_are_taken_exactly_if_they_are_what_is_described) {
+  tp::no_coder none;
+  generator g(27);
+  std::size_t taken = 0, refused = 0;
+  for (int seed = 0; seed < 60'000; ++seed) {
+    const auto below = [&](std::uint64_t n) { return static_cast<unsigned>(g.below(n)); };
+    const unsigned width = 1U << below(4), all = 8 * width;
+    const std::size_t n = 8 + below(600);
+    const unsigned k_gap = below(20) == 0 ? below(40) : below(8), k_number = below(20) == 0 ? below(70) : below(all);
+    std::size_t count = 1 + below(n / 8);
+    std::string text;
+    const auto put = [&](std::uint64_t number, unsigned k, unsigned long_bits) {
+      const std::uint64_t quotient = k < 64 ? number >> k : 0;
+      const bool whole = quotient >= 20;
+      text += std::string(static_cast<std::size_t>(whole ? 20 : quotient), '0') + '1';
+      for (unsigned i = 0; i < (whole ? long_bits : k); ++i) text += (i < 64 && (number >> i & 1) != 0) ? '1' : '0';
+    };
+    std::uint64_t next = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t room = n - next, left = count - i;
+      // mostly there is room for those that follow; or the position is the last, the one past it, or far beyond
+      const std::uint64_t gaps[]{g.below(room / left + 1), g.below(room / left + 1), room - 1, room,
+                                 g.below(1ULL << 33)};
+      const std::uint64_t gap = gaps[below(60) == 0 ? below(5) : 0];
+      const std::uint64_t number = g.below(~0ULL) >> (64 - 1 - below(all));
+      put(gap, k_gap, 32);
+      if (below(200) == 0)  // a quotient that no number has
+        text += std::string(below(22), '0') + std::string(1 + k_number, '1');
+      else put(below(200) == 0 ? ~std::uint64_t{0} >> (64 - all) : number, k_number, all);
+      next = std::min<std::uint64_t>(n - 1, next + gap + 1);
+    }
+    bytes codes;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (i % 8 == 0) codes.emplace_back();
+      if (text[i] == '1') codes.back() |= static_cast<std::byte>(1U << i % 8);
+    }
+    switch (below(8)) {  // a lie
+      case 0: count = count - 1 + 2 * below(2); break;
+      case 1: count = below(0x10000); break;
+      case 2: codes.resize(below(codes.size() + 1)); break;
+      case 3: codes.resize(codes.size() + 1 + below(9)); break;
+      case 4: codes[below(codes.size())] ^= static_cast<std::byte>(1U << below(8)); break;
+      default: break;
+    }
+    const auto expected = described_sparse_form::read(n, width, k_gap, k_number, count, codes);
+    bytes block = check_of(bytes(width * count)), inout(n * width);
+    for (const std::size_t b : std::initializer_list<std::size_t>{3, k_gap, k_number, count & 0xff, count >> 8})
+      block.push_back(static_cast<std::byte>(b));
+    block.insert(block.end(), codes.begin(), codes.end());
+    const dtype type = std::array{dtype::u8, dtype::u16, dtype::u32,
+                                  dtype::u64}[static_cast<std::size_t>(std::countr_zero(width))];
+    const auto took = apply(none, type, inout, block);
+    ASSERT_EQ(took.has_value(), expected.has_value()) << seed;
+    ++(took ? taken : refused);
+    if (!took) {
+      ASSERT_EQ(code_of(took), errc::bad_frame) << seed;
+    }
+    for (std::size_t i = 0; i < n; ++i)
+      for (unsigned k = 0; k < width; ++k)
+        ASSERT_EQ(static_cast<std::uint64_t>(inout[i * width + k]), expected ? (*expected)[i] >> 8 * k & 0xff : 0)
+            << seed << ' ' << i;
+  }
+  EXPECT_GT(taken, 10'000u);
+  EXPECT_GT(refused, 10'000u);
 }
 
 TEST(BlockSparse, The_greatest_steps_come_back) {

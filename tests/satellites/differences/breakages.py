@@ -11,6 +11,7 @@ BREAKAGES = [
     ("satellites/differences/detail/sparse_elements.hpp", "if (k_gap >= 32 || k_number >= all || ", "if (", "satellites/differences/block", "*Codes_that_lie*"),
     ("satellites/differences/detail/sparse_elements.hpp", "if (gap >= n - next || ", "if (", "satellites/differences/block", "*Codes_that_lie*:*that_is_none*:*none_is_taken*"),
     ("satellites/differences/detail/sparse_elements.hpp", " || number >= static_cast<U>(~U{0})) return errc::bad_frame;", ") return errc::bad_frame;", "satellites/differences/block", "*Codes_that_lie*"),
+    ("satellites/differences/detail/sparse_elements.hpp", "next = element + 1;", "next = element;", "satellites/differences/block", "*Whatever_bits*"),
     ("satellites/differences/detail/sparse_elements.hpp", "if (!bits.ended()) return errc::bad_frame;", "", "satellites/differences/block", "*Codes_that_lie*"),
     ("satellites/differences/detail/sparse_elements.hpp", "8 * in_.size() - read < 8 && held_ == 0", "8 * in_.size() - read < 8", "satellites/differences/block", "*Codes_that_lie*"),
     ("satellites/differences/detail/sparse_elements.hpp", "if (number >> k != zeros) return false;", "", "satellites/differences/block", "*Codes_that_lie*"),

@@ -24,4 +24,10 @@ BREAKAGES = [
     ("satellites/directories/receive_directory.hpp", "if (part.cursor().version == d.version)\n", "if (part.was_there())\n", FILE, "*beginning_of_another_version*"),
     ("satellites/directories/receive_directory.hpp", "if (const auto ok = to.empty(*missing); !ok) return failure(ok.error());", "", FILE, "*beginning_of_another_version*"),
     ("satellites/directories/receive_directory.hpp", "if (!*good) return {};\n", "", FILE, "*beginning_with_other_bytes*"),
+    ("satellites/directories/receive_files.hpp", "good = digest.agrees();", "good = true;", "satellites/directories/receive_files", "*Other_bytes*"),
+    ("satellites/directories/receive_files.hpp", "there < entries[k].size_bytes() ? there : 0;", "0;", "satellites/directories/receive_files", "*byte_of_a_file*"),
+    ("satellites/directories/receive_files.hpp", "part.size(k) == size ? agrees(fd) : result<bool>(false)", "result<bool>(part.size(k) == size)", "satellites/directories/receive_files", "*another_version*"),
+    ("satellites/directories/receive_files.hpp", "if (bytes.size() > size - at) return", "if (false) return", "satellites/directories/receive_files", "*More_bytes*"),
+    ("satellites/directories/receive_files.hpp", "if (list.size() > how.max_files)", "if (false)", "satellites/directories/receive_files", "*lead_elsewhere*"),
+    ("satellites/directories/receive_files.hpp", "good = agrees(part.descriptor(k));", "", "satellites/directories/receive_files", "*A_base_that_changes*"),
 ]

@@ -107,4 +107,12 @@ BREAKAGES = [
     ("satellites/http/recipient/detail/s3_answers.hpp", "if (open.empty() ? root : open.size() == deepest) return false;", "", "satellites/http/s3_put", "*no_XML*"),
     ("satellites/http/recipient/detail/s3_answers.hpp", "tag.front() == '!'", "false", "satellites/http/s3_put", "*no_XML*"),
     ("satellites/http/recipient/s3_put.hpp", "if ((now - asked) / 10 > options_.put.timeout) return failure(errc::timed_out);", "", "satellites/http/s3_put", "*Spaces*"),
+    ("satellites/http/recipient/http_fetch.hpp", "if (at_origin() && statement", "if (statement", "satellites/http/http_fetch", "*Only_the_server*"),
+    ("satellites/http/recipient/http_fetch.hpp", "const auto kept = [&] { return what == kind::file ? next_ : 0; };", "const auto kept = [&] { return what == kind::file ? landed_ : 0; };", "satellites/http/http_fetch", "*never_comes_further*"),
+    ("satellites/http/recipient/http_fetch.hpp", "std::min<std::uint64_t>(all, next_ - std::min(next_, first_))", "std::uint64_t{0}", "satellites/http/http_fetch", "*passed_over*"),
+    ("satellites/http/recipient/http_fetch.hpp", "if (what == kind::text) next_ = 0;", "", "satellites/http/http_fetch", "*A_text_is_bounded*"),
+    ("satellites/http/recipient/http_fetch.hpp", "if (what == kind::text) return failure(errc::not_permitted", "if (false) return failure(errc::not_permitted", "satellites/http/http_fetch", "*A_text_is_bounded*"),
+    ("satellites/http/recipient/http_fetch.hpp", "if (bytes.size() > bytes_ - next_)", "if (false)", "satellites/http/http_fetch", "*Another_length*"),
+    ("satellites/http/recipient/http_fetch.hpp", "if (!l.judged || !l.outcome()) return 0;", "if (!l.judged) return 0;", "satellites/http/http_fetch", "*caller_refuses*"),
+    ("satellites/http/recipient/http_fetch.hpp", "if (h.length && *h.length <= most_redirect_text) (void)until_ended(l, true);", "", "satellites/http/http_fetch", "*Only_the_server*"),
 ]

@@ -170,6 +170,13 @@ def main():
             process = send(url, place, (keys[0], key))
             _, err = process.communicate()
             assert process.returncode == 2 and says in err, (place, err)
+        process = send(relay.url, "s3://models/interrupted", keys)
+        at = relay.count
+        relay.seen = lambda count: count > at + PART + MIB and process.send_signal(signal.SIGINT)
+        status, said = ended(process)
+        relay.seen = lambda count: None
+        assert status == 130 and said["code"] == "cancelled" and "started again" in said["message"], said
+        assert ended(send(relay.url, "s3://models/interrupted", keys))[1]["sent_bytes"] == len(data) - PART
         status, said = ended(send(relay.url, "s3://nowhere/model", keys))
         assert status == 1 and "NoSuchBucket" in said["message"], said
         store.stop()

@@ -262,6 +262,79 @@ TEST(HostileSources, A_model_and_its_file_come_from_the_next_one) {
   EXPECT_EQ(into.image_bytes(), the_model().now.image_bytes());
   EXPECT_EQ(file_root(path), the_model().ref.root);
 }
+/// Hands the bytes [from, to) of `image` to a consumer, as a transport does.
+template <class Consumer>
+tp::result<void> feed(Consumer& into, const byte_vector& image, std::uint64_t from, std::uint64_t to) {
+  while (from < to) {
+    std::array<byte_span, 4> room;
+    const tp::prepared p = into.prepare(from, to - from, room);
+    if (p.bytes == 0) return tp::failure(errc::busy, from);
+    for (std::size_t i = 0; i < p.pieces; ++i) {
+      std::memcpy(room[i].data(), image.data() + from, room[i].size());
+      if (const auto ok = into.commit(from, room[i]); !ok) return ok;
+      from += room[i].size();
+    }
+  }
+  return {};
+}
+TEST(HostileSources, A_chunk_that_was_cut_off_arrives_again) {
+  const published update(ones(1));
+  const byte_vector image = update.now.image_bytes();
+  const auto owners = owners_of(update.owner());
+  const auto by = tp::download_proof<net>(*owners[0], update.ref, fine);
+  ASSERT_TRUE(succeeded(by));
+  const tp::image_schema& schema = update.now.schema();
+  const tp::description d{.ref = update.ref.model.id,
+                          .version = update.ref.model.version,
+                          .fingerprint = schema.fingerprint,
+                          .image_bytes = schema.image_bytes,
+                          .data_start = schema.header_bytes,
+                          .tensors = 1,
+                          .verifiable = true};
+  model out = ones(0);
+  auto buffers = tp::chunk_buffers::make(group);
+  auto average = tp::weighted_average<>::make(out.destination(), *buffers);
+  ASSERT_TRUE(succeeded(average));
+  tp::weighted_average<>::update site(*average, 2.0, {"site", 1});
+  tp::proved checked(site, *by);
+  ASSERT_TRUE(succeeded(checked.begin(d)));
+  ASSERT_TRUE(succeeded(feed(checked, image, 0, group + 5000)));
+  // it began in the group before, which counts already: other bytes make no difference there
+  checked.rewind(group - 1000);
+  byte_vector other = image;
+  std::fill_n(other.begin() + group - 1000, 1000, std::byte{0x55});
+  ASSERT_TRUE(succeeded(feed(checked, other, group - 1000, 2 * group + 9000)));
+  EXPECT_EQ(checked.proved_bytes(), 2 * group);
+  // it began in this one
+  checked.rewind(2 * group + 8000);
+  ASSERT_TRUE(succeeded(feed(checked, image, 2 * group + 8000, image.size())));
+  // the last one, of which all is here
+  checked.rewind(2 * group + 8000);
+  ASSERT_TRUE(succeeded(feed(checked, other, 2 * group + 8000, image.size())));
+  ASSERT_TRUE(succeeded(checked.finish({})));
+  ASSERT_TRUE(succeeded(average->finish()));
+  EXPECT_EQ(out.image_bytes(), image);
+
+  // the consumer goes back to where the group began
+  tp::digest all;
+  tp::proved hashed(all, *by);
+  ASSERT_TRUE(succeeded(hashed.begin(d)));
+  ASSERT_TRUE(succeeded(feed(hashed, image, 0, group + 5000)));
+  hashed.rewind(group - 1000);
+  ASSERT_TRUE(succeeded(feed(hashed, image, group - 1000, image.size())));
+  EXPECT_EQ(all.value(), update.ref.model.version);
+
+  // damaged before the rest arrived again
+  model into = ones(0);
+  tp::land to(into.destination());
+  tp::proved again(to, *by);
+  ASSERT_TRUE(succeeded(again.begin(d)));
+  other = image;
+  other[2000] ^= std::byte{1};
+  ASSERT_TRUE(succeeded(feed(again, other, 0, 3000)));
+  again.rewind(1000);
+  EXPECT_EQ(code_of(feed(again, image, 1000, group)), errc::wrong_payload) << "nobody has lied";
+}
 struct vectors {
   std::vector<std::vector<std::byte>> all;
   tp::result<std::byte*> allocate(const tp::tensor_entry& entry) {

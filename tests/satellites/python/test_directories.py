@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 import pytest
+from imitated_hub import ImitatedHub
 
 import tensorpull
 from tensorpull import Error, aio
@@ -133,3 +134,67 @@ def test_it_is_awaited(owner, tmp_path):
     ref = owner.add_directory(tmp_path / "there")
     asyncio.run(aio.download_directory(owner.address, ref, tmp_path / "here"))
     assert below(tmp_path / "here") == files
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    if not tensorpull._native.has_hubs:
+        pytest.skip("optional: this build has no hubs")
+    for name in ("HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_DISABLE_IMPLICIT_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf-home"))
+    with ImitatedHub(checkpoint(tmp_path / "there"), token="secret") as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        yield hub
+
+
+def test_a_model_of_a_hub_arrives_as_one(hub, tmp_path, monkeypatch):
+    events = []
+    receipt = tensorpull.download_directory("hf://org/model", "", tmp_path / "here", bearer="secret", progress=events.append, progress_interval=0)
+    total = sum(map(len, hub.files.values()))
+    assert below(tmp_path / "here") == hub.files and receipt.outcome == "completed" and receipt.believed and receipt.bytes == total and receipt.kept_bytes == 0
+    assert [events[0].phase, events[-1].phase] == ["started", "completed"] and events[-1].bytes_done == total == events[-1].bytes_total
+    assert all(before.bytes_done <= after.bytes_done and before.sequence < after.sequence for before, after in zip(events, events[1:]))
+    assert {fields.get("authorization") for host, _, _, fields in hub.asked if host == "cdn"} == {None}
+    # the token of the environment; what has changed; some of the files
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    hub.files["config.json"] = b"[]"
+    receipt = asyncio.run(aio.download_directory("hf://org/model@main", "", tmp_path / "here", base=tmp_path / "here", overwrite=True))
+    assert below(tmp_path / "here") == hub.files and receipt.bytes == 2 and receipt.kept_bytes == total - 2
+    tensorpull.download_directory("hf://org/model", "", tmp_path / "some", include="*.json")
+    assert below(tmp_path / "some") == {"config.json": b"[]"}
+
+
+def test_a_hub_that_lies_or_refuses(hub, tmp_path):
+    def refused(code, **more):
+        with pytest.raises(Error) as e:
+            tensorpull.download_directory("hf://org/model", "", tmp_path / "here", **{"bearer": "secret", "retries": 0, **more})
+        assert e.value.code == code and "secret" not in str(e.value), e.value
+        assert not (tmp_path / "here").exists()
+        return str(e.value)
+
+    refused("not_permitted", bearer="another")
+    events = []
+    hub.states = lambda about: about | {"sha": "e" * 40}
+    refused("unknown_reference")
+    hub.states = lambda about: about | {"siblings": [{"rfilename": "../evil", "size": 1, "blobId": "0" * 40}]}
+    assert "../evil" in refused("invalid_argument")
+    hub.states = lambda about: b"no JSON"
+    refused("bad_file")
+    hub.states = lambda about: about
+    hub.instead = lambda request, host, path: host == "cdn" and (request.say(200, {}, bytes(3 << 20)), True)[1]
+    assert "model-0000" in refused("digest_mismatch", progress=events.append)
+    assert events[-1].phase == "failed"
+    hub.instead = lambda request, host, path: False
+    with pytest.raises(Error) as e:
+        tensorpull.download_directory("hf://org/model", "", tmp_path / "here", bearer="secret", abort=lambda: True)
+    assert e.value.code == "cancelled"
+    for more in ({"ref_id": "0" * 32}, {"version": 1}, {"recipient": "x"}, {"believe": True}, {"connections": 2}):
+        with pytest.raises(ValueError):
+            tensorpull.download_directory("hf://org/model", more.pop("ref_id", ""), tmp_path / "here", **more)
+    for address in ("hf://", "hf://org/model/x.bin", "hf://org/../x"):
+        with pytest.raises(Error) as e:
+            tensorpull.download_directory(address, "", tmp_path / "here")
+        assert e.value.code == "bad_address"
+    with pytest.raises(ValueError):
+        tensorpull.download_directory("127.0.0.1:1", "0" * 32, tmp_path / "here", bearer="secret")

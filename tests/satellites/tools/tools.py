@@ -32,6 +32,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import processes  # noqa: E402
+from imitated_hub import COMMIT, ImitatedHub  # noqa: E402
 from mutating_path import MutatingPath, flip, without_digest  # noqa: E402
 
 # a shell without job control ignores it for what runs in the background, and so would the tools
@@ -1077,6 +1078,224 @@ def a_file_of_a_directory_over_http():
     assert "/files/PATH" in told.communicate(timeout=60)[1]
 
 
+def hub_environment(hub, **more):
+    """That of a user of this hub, who has nothing of another one."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "XDG_CACHE"))}
+    return own | {"HF_ENDPOINT": hub.endpoint, "HF_HOME": os.getcwd() + "/hf-home", **more}
+
+
+def without_hubs():
+    """Whether the tools were built without what hubs need."""
+    refusal = subprocess.run(command("recv", "hf://a/b", "-o", "x/", "--retries", 0), capture_output=True, text=True, timeout=60, env=os.environ | {"HF_ENDPOINT": "http://127.0.0.1:1"})
+    return refusal.returncode == 2 and "built without" in refusal.stderr
+
+
+def a_model_of_a_hub_arrives_as_one():
+    if without_hubs():
+        return
+    files = checkpoint("there") | {"a dir/100% #1?.txt": b"odd", ".gitattributes": b"*.safetensors lfs"}
+    with ImitatedHub(files, revisions=("main", "v1.0", "refs/pr/7", "a/b"), token="secret") as hub:
+        hub.redirects_inside = True
+        env = hub_environment(hub, HF_TOKEN=" secret\n")
+        done = json.loads(run("recv", "hf://org/model", "-o", "copy/", "--json", env=env)[0])
+        assert files_below("copy") == files and names() == ["copy", "there"], names()
+        total = sum(map(len, files.values()))
+        assert done["outcome"] == "completed" and done["commit"] == hub.commit and done["files"] == len(files) and done["bytes"] == total, done
+        assert done["received_bytes"] == total and done["resumed_bytes"] == 0 and done["believed"] and not done["resumable"], done
+        large = [path for path in files if hub.is_large(path)]
+        assert len([1 for host, *_ in hub.asked if host == "cdn"]) == len(large)
+        # only the hub is shown the token, and the list names the commit of which all files are
+        for host, _, path, fields in hub.asked:
+            assert fields.get("authorization") == ("Bearer secret" if host == "hub" else None), (host, path, fields)
+            assert host == "cdn" or "secret" not in path and (path.endswith("/revision/main?blobs=true") or hub.commit in path), path
+        assert not any("secret" in str(fields) for host, _, _, fields in hub.asked if host == "cdn")
+        # only what has changed
+        files["config.json"] = hub.files["config.json"] = b'{"layers": 3}'
+        del files["empty"], hub.files["empty"]
+        out, err = run("recv", "hf://org/model", "-o", "copy/", status=3, env=env)
+        assert out == "" and "copy exists already: --force" in err, err
+        hub.commit = "f" * 40
+        hub.revisions += (hub.commit,)
+        done = json.loads(run("recv", "hf://org/model@%s" % hub.commit, "-o", "copy/", "--base", "copy", "--force", "--json", env=env)[0])
+        assert files_below("copy") == files and done["received_bytes"] == len(files["config.json"]) and done["resumed_bytes"] > 6 * MIB, done
+        # a tag, a request to merge, a branch with a slash; some of the files; the token of the hub's own programs, or that of a file
+        del env["HF_TOKEN"]
+        os.mkdir("hf-home"), write("hf-home/token", b"secret\n"), write("key", b"secret\n"), write("other", b"another\n")
+        out, err = run("recv", "hf://org/model@v1.0", "-o", "some/", "--include", "*.json", "--include", "*.txt", "--exclude", "tokenizer/*", env=env)
+        assert files_below("some") == {path: files[path] for path in ("config.json", "a dir/100% #1?.txt")} and "2 files" in out and "commit " + hub.commit in out and err == "", (out, err)
+        run("recv", "hf://org/model@refs/pr/7", "-o", "pr/", "--bearer-file", "key", env=env | {"HF_TOKEN": "another"})
+        run("recv", "hf://org/model@a%2Fb", "-o", "slash/", env=env)
+        assert files_below("pr") == files_below("slash") == files
+        assert [path for _, _, path, _ in hub.asked if "/revision/" in path and "%2F" in path] == ["/api/models/org/model/revision/refs%2Fpr%2F7?blobs=true", "/api/models/org/model/revision/a%2Fb?blobs=true"]
+        # one file: its URL and its digest are those of a pull from a web server
+        one = large[0]
+        done = json.loads(run("recv", "hf://org/model/" + one, "-o", "one.safetensors", "--json", env=env)[0])
+        assert Path("one.safetensors").read_bytes() == files[one] and done["outcome"] == "completed", done
+        for words, says in ((("hf://org/model", "-o", "no/", "--bearer-file", "other"), "HF_TOKEN"), (("hf://org/other", "-o", "no/"), "nothing at hf://org/other"), (("hf://org/model@v2", "-o", "no/"), "nothing at hf://org/model@v2"),
+                            (("hf://org/model/none.safetensors", "-o", "no"), "nothing at hf://org/model/none.safetensors"), (("hf://org/model", "-o", "no/", "--include", "*.none"), "no file is chosen")):
+            out, err = run("recv", *words, status=1, env=env)
+            assert out == "" and says in err and "secret" not in err and "another" not in err, err
+        err = run("recv", "hf://org/model", "-o", "no/", status=1, env=env | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "Yes"})[1]
+        assert "401 from" in err, err
+        for words in (("hf://org/model", "-o", "file"), ("hf://org/model/x", "-o", "no/"), ("hf://org", "x", "-o", "no/"), ("hf://", "-o", "no/"), ("hf://org/", "-o", "no/"), ("hf://../model", "-o", "no/"), ("hf://org/model@", "-o", "no/"),
+                      ("hf://org/model@a%2", "-o", "no/"), ("hf://org/mo del", "-o", "no/"), ("hf://datasets/model", "-o", "no/"), ("hf://org/model", "-o", "no/", "--also", "h:1"), ("hf://org/model", "-o", "no/", "--digest", "xxh3:0"),
+                      ("hf://org/model/x", "-o", "no", "--base", "x"), ("hf://org/model", "-o", "no/", "--resume", "--restart")):
+            run("recv", *words, status=2, env=env)
+        assert "HF_ENDPOINT" in run("recv", "hf://org/model", "-o", "no/", status=2, env=env | {"HF_ENDPOINT": "ftp://x"})[1]
+        assert "no" not in names() and ".no.part" not in names(), names()
+    with ImitatedHub({"config.json": b"{}"}, repository="model") as hub:
+        # a hub that knows no blobs=true is asked about each file
+        hub.with_blobs = False
+        hub.files["m.safetensors"] = files[one]
+        run("recv", "hf://model", "-o", "bare/", env=hub_environment(hub))
+        assert files_below("bare") == hub.files and ["HEAD", "HEAD"] == [method for _, method, _, _ in hub.asked if method == "HEAD"]
+        assert {host for host, method, _, _ in hub.asked if method == "HEAD"} == {"hub"}
+
+
+def a_model_of_a_hub_is_interrupted_and_resumed():
+    if without_hubs():
+        return
+    files = checkpoint("there", size=4 * MIB)
+    shard = next(path for path in files if path.startswith("model-00002"))
+    with ImitatedHub(files) as hub:
+        env, cuts, held = hub_environment(hub), [MIB], threading.Event()
+
+        def cut(request, host, path):
+            if host != "cdn" or hashlib.sha256(files[shard]).hexdigest() not in path or not cuts:
+                return False
+            data, n = files[shard], cuts.pop(0)
+            first = int(re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", "bytes=0-"))[1])
+            request.say(206 if first else 200, {"Content-Range": "bytes %d-%d/%d" % (first, len(data) - 1, len(data))} if first else {}, data[first:first + n], length=len(data) - first)
+            request.close_connection = True
+            if not cuts:  # whoever asks waits for the rest
+                held.wait(60)
+            return True
+
+        def ranges():
+            return [fields["range"] for host, _, path, fields in hub.asked if "range" in fields and host == "cdn"]
+        hub.instead = cut
+        # a lost connection is made again, and goes on behind the last byte; the hub is asked again where the file is
+        cuts[:] = [MIB, MIB, MIB]
+        words = ("hf://org/model", "-o", "copy/", "--json")
+        def until_held(n, *more):
+            program = processes.Program(command("recv", *words, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+            assert processes.eventually(lambda: not cuts and Path(".copy.part/files", shard).exists() and Path(".copy.part/files", shard).stat().st_size >= n), cuts
+            return program
+        first = until_held(3 * MIB)
+        assert ranges() == ["bytes=%d-" % MIB, "bytes=%d-" % (2 * MIB)], ranges()
+        first.send_signal(signal.SIGINT)
+        told = json.loads(first.communicate(timeout=60)[0])
+        assert first.returncode == 130 and told["outcome"] == "interrupted" and told["resumable"] and names() == [".copy.part", "there"], (told, names())
+        cuts.append(MIB // 2)
+        second = until_held(3 * MIB + MIB // 2, "--resume")
+        second.kill()
+        second.communicate(timeout=60)
+        held.set()
+        assert ranges()[2:] == ["bytes=%d-" % (3 * MIB)], ranges()
+        assert "an earlier recv left a part" in json.loads(run("recv", *words, status=3, env=env)[0])["message"]
+        done = json.loads(run("recv", *words, "--resume", env=env)[0])
+        total = sum(map(len, files.values()))
+        assert files_below("copy") == files and done["received_bytes"] == len(files[shard]) - 3 * MIB - MIB // 2 + len(files["tokenizer/merges.txt"]) and done["resumed_bytes"] + done["received_bytes"] == total, done
+        # what is left may be of another version, or not what arrived: then that file comes whole
+        os.mkdir(".copy.part", 0o700), os.rename("copy", ".copy.part/files")
+        wrong = Path(".copy.part/files", shard)
+        wrong.write_bytes(b"x" + files[shard][1:2 * MIB])
+        Path(".copy.part/files/config.json").write_bytes(b'{"layers": 9}')
+        done = json.loads(run("recv", *words, "--resume", env=env)[0])
+        assert files_below("copy") == files and done["received_bytes"] == len(files["config.json"]) + 2 * len(files[shard]) - 2 * MIB, done
+
+
+def hubs_that_lie():
+    if without_hubs():
+        return
+    files = checkpoint("there", size=300_000)
+    shard = "model-00001-of-00002.safetensors"
+
+    def refused(says, change, status=1, words=(), **more):
+        with ImitatedHub(files) as hub:
+            change(hub)
+            out, err = run("recv", "hf://org/model", "-o", "copy/", "--retries", 0, *words, status=status, env=hub_environment(hub), **more)
+            assert out == "" and says in err, (says, err)
+            assert not os.path.exists("copy") and not any(os.path.exists(name) for name in ("evil", "../evil", "/tmp/evil")), names()
+            subprocess.run(["rm", "-rf", ".copy.part"], check=True)
+
+    def stated(change):
+        def with_siblings(about):
+            change(about, {one["rfilename"]: one for one in about["siblings"]})
+            return about
+        return lambda hub: setattr(hub, "states", with_siblings)
+
+    def named(name):
+        return stated(lambda about, _: about["siblings"].append({"rfilename": name, "size": 1, "blobId": "0" * 40}))
+
+    def answers(host, path_has, do):
+        return lambda hub: setattr(hub, "instead", lambda request, at, path: (at == host and path_has in path and (do(request, hub, path), True)[1]))
+    # names
+    for name in ("../evil", "a/../../evil", "/tmp/evil", "a//b", "a\\b", "a/./b", "C:evil", "x\ny"):
+        refused("leads elsewhere", named(name))
+    refused("the same for some file systems", named("CONFIG.json"))
+    refused("the same for some file systems", named("config.json/x"))
+    refused("the same for some file systems", named("config.json"))
+    # lists
+    for text in (b"", b"<html>", b"[]", b"{}", b'{"sha": "%s", "siblings": [{"rfilename": "a"' % b"0" * 40, b'{"siblings": []}', b"[" * 100_000, b'{"sha": "%s", "sha": "%s", "siblings": []}' % (b"0" * 40, b"1" * 40),
+                 b'{"sha": "../../x", "siblings": []}', b'{"sha": "%s", "siblings": [{"size": 1}]}' % (b"0" * 40), b'{"sha": "%s", "siblings": [{"rfilename": "a", "rfilename": "b"}]}' % (b"0" * 40),
+                 b'{"sha": "%s", "siblings": [{"rfilename": "a", "size": -1}]}' % (b"0" * 40), b'{"sha": "%s", "siblings": [{"rfilename": "a", "size": 1e400}]}' % (b"0" * 40), b'{"sha": "%s", "siblings": [{"rfilename": "\xff"}]}' % (b"0" * 40),
+                 b'{"sha": "%s", "siblings": [], "siblings": []}' % (b"0" * 40)):
+        refused("no list of files", lambda hub, text=text: setattr(hub, "states", lambda about: text))
+    refused("more files than", lambda hub: setattr(hub, "states", lambda about: about | {"siblings": [{"rfilename": "%d" % i, "size": 0} for i in range(50_001)]}))
+    refused("more than --max-bytes", stated(lambda about, of: of["config.json"].update(size=1 << 40)), words=("--max-bytes", "1M"))
+    refused("the disk is full", stated(lambda about, of: of[shard]["lfs"].update(size=1 << 60)), status=3)
+    refused("does not fit", stated(lambda about, of: of[shard]["lfs"].update(size=(1 << 64) - 1)))
+    refused("leaves its list", answers("hub", "/revision/", lambda request, hub, _: request.say(302, {"Location": hub.cdn + "/list"})))
+    refused("another commit", lambda hub: (stated(lambda about, of: about.update(sha="e" * 40))(hub), setattr(hub, "revisions", (*hub.revisions, "e" * 40))))
+    # a list of one commit, and files of another
+    refused("another file", stated(lambda about, of: of[shard]["lfs"].update(size=299_000)))
+    refused("another file", stated(lambda about, of: of[shard]["lfs"].update(sha256="0" * 64)))
+    refused("another file", stated(lambda about, of: of["config.json"].update(blobId="0" * 40)))
+    refused("another file", stated(lambda about, of: of["config.json"].update(size=5)))
+    # a hub without statements of its own about the file: its bytes prove it
+    quiet = answers("hub", shard, lambda request, hub, _: request.say(302, {"Location": hub.cdn + "/repos/%s?X-Amz-Signature=a%%2Fb" % hashlib.sha256(files[shard]).hexdigest()}))
+    refused("what came as %s is not what was published" % shard, lambda hub: (quiet(hub), stated(lambda about, of: of[shard]["lfs"].update(sha256="0" * 64))(hub)))
+    refused("of another length", lambda hub: (quiet(hub), stated(lambda about, of: of[shard]["lfs"].update(size=299_000))(hub)))
+    refused("of another length", lambda hub: (quiet(hub), stated(lambda about, of: of[shard]["lfs"].update(size=400_000))(hub)))
+    refused("is not what was published", answers("hub", "resolve/%s/config.json" % COMMIT, lambda request, hub, _: request.say(200, {}, b'{"layers": 7}')))
+    # the other host
+    refused("is not what was published", answers("cdn", "", lambda request, hub, _: request.say(200, {}, b"x" * len(files[shard]))))
+    refused("of another length", answers("cdn", "", lambda request, hub, _: request.say(200, {}, b"x" * 10)))
+    refused("the connection was lost", answers("cdn", "", lambda request, hub, _: (request.say(200, {}, b"x" * 10, length=len(files[shard])), setattr(request, "close_connection", True))))
+
+    def unending(request, hub, _):
+        request.send_response(200)
+        request.send_header("Connection", "close")
+        request.end_headers()
+        try:
+            for _ in range(1 << 14):
+                request.wfile.write(bytes(1 << 16))
+        except OSError:
+            pass
+        request.close_connection = True
+    refused("of another length", answers("cdn", "", unending))
+    refused("lists more files", answers("hub", "/revision/", unending))
+    for status, says in ((401, "is not there, or not for whoever asks"), (403, "is not there, or not for whoever asks"), (404, "nothing at"), (429, "busy"), (503, "busy"), (500, "has failed")):
+        refused(says, answers("hub", "/revision/", lambda request, hub, _: request.say(status, {"Retry-After": "100"})), words=("--timeout", 100))
+        refused(says, answers("cdn", "", lambda request, hub, _: request.say(status, {"Retry-After": "100"})), words=("--timeout", 100))
+    refused("one redirect to the next", answers("hub", "/resolve/", lambda request, hub, path: request.say(302, {"Location": path})))
+    # a hub that is busy for a moment is left alone that long, and asked again
+    with ImitatedHub(files) as hub:
+        times = []
+
+        def busy(request, host, path):
+            if host == "hub" and "/revision/" in path and not times:
+                times.append(time.monotonic())
+                request.say(429, {"Retry-After": "1"})
+                return True
+            times[1:] = times[1:] or [time.monotonic()]
+            return False
+        hub.instead = busy
+        run("recv", "hf://org/model", "-o", "copy/", env=hub_environment(hub))
+        assert files_below("copy") == files and times[1] - times[0] >= 0.9, times
+
+
 def bases_that_are_none():
     versions()
     write("other.safetensors", safetensors([("w", "F32", [3], noise(12))]))
@@ -2018,16 +2237,16 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "key_pair", "refused", "b3sum", "satellites_that_are_not_here"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here", "hub_environment", "without_hubs", "key_pair", "refused", "b3sum"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 OF_SATELLITES = {
     "parallel": (several_connections_and_several_senders, a_directory_from_several_senders),
     "shared_memory": (links_of_shared_memory,),
-    "directories": (a_directory_arrives_as_one, a_directory_is_interrupted_and_resumed, a_directory_from_several_senders, a_directory_over_other_links, directories_that_cannot_be, a_file_of_a_directory_over_http),
+    "directories": (a_directory_arrives_as_one, a_directory_is_interrupted_and_resumed, a_directory_from_several_senders, a_directory_over_other_links, directories_that_cannot_be, a_file_of_a_directory_over_http, a_model_of_a_hub_arrives_as_one, a_model_of_a_hub_is_interrupted_and_resumed, hubs_that_lie),
     "differences": (what_has_changed_since_a_base, only_tensors_that_have_changed_since_a_base, bases_that_are_none),
     "proofs": (a_signed_reference_is_verified_before_anything_is_pulled, senders_that_lie_are_named_and_what_lands_is_proved, a_manifest_is_one_for_b3sum),
     "numpy_files": (files_arrive_as_they_are, S8_the_published_file_shrinks, inspect_shows_tensors, inspect_rejects_by_name),
-    "http": (a_file_of_a_directory_over_http, the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,
+    "http": (a_file_of_a_directory_over_http, a_model_of_a_hub_arrives_as_one, a_model_of_a_hub_is_interrupted_and_resumed, hubs_that_lie, the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,
              a_file_that_changes_while_it_is_put_is_not_stored, links_that_are_none_are_refused, recipients_over_http_count_without_names,
              a_download_that_nobody_confirms_has_a_word),
 }

@@ -10,7 +10,7 @@ from ._errors import Error
 from ._log import logger, place, short
 from ._options import PER_REQUEST_TIMEOUT, RETRIES, most_on_disk, newest, pull_settings, text, within
 from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout
-from ._tls import TLS
+from ._tls import TLS, native
 from ._types import Abort, Receipt, Tell
 
 Path = Union[str, bytes, "os.PathLike[str]"]
@@ -75,8 +75,10 @@ def download_directory(
     connections: int = 1,
     timeout: Optional[float] = None,
     wait: Optional[float] = None,
+    bearer: Optional[str] = None,
 ) -> Receipt:
-    """Makes the directory again that `Downloader.add_directory` (or `send DIRECTORY`) publishes. `path` leads to the complete directory of one version, or to what was there before.
+    """Makes the directory again that `Downloader.add_directory` (or `send DIRECTORY`) publishes, or, with the address "hf://ORG/MODEL" or "hf://ORG/MODEL@REVISION" and the reference "",
+    one of a hub's model: all files of one commit, each with the digest that the hub states. The hub is Hugging Face's, or that of `HF_ENDPOINT`. `path` leads to the complete directory of one version, or to what was there before.
 
       include    only files whose paths below it fit one of these patterns, in which `*` stands for any characters, slashes among them, and `?` for one; (): all. The digest of
                  each is compared with the one that the owner states
@@ -87,16 +89,23 @@ def download_directory(
                  the byte where it was. False: what is there is fetched anew
       overwrite  replace another directory that is there, in one step; otherwise "io" (`system` is `errno.EEXIST`)
       max_bytes  of all files, refused before data moves ("too_large"); None: what the disk has room for ("disk_full")
+      bearer     the token for a hub, which no other host is shown; None: `HF_TOKEN`, or what the hub's own programs have kept
 
     The others are those of `download_tensors`, and its errors. Besides: "invalid_argument" with the name of a file that could not be one everywhere, or leads elsewhere;
-    "duplicate_name", of two names that are one where capital letters are like small ones; "schema_mismatch": a model is published there.
+    "duplicate_name", of two names that are one where capital letters are like small ones; "schema_mismatch": a model is published there. Of a hub: "not_permitted" (the token),
+    "unknown_reference", "bad_file" (its list of files), "stale_version" (it gives other files than those in its list), "digest_mismatch", "not_verifiable" (it states no digest).
     """
     need_directories()
     address = kept(address)
+    of_hub = isinstance(address, str) and address.startswith("hf://")
+    if of_hub and (ref_id != "" or version is not None or recipient is not None or believe or connections != 1):
+        raise ValueError('a hub\'s model has no reference: ref_id is "", and version, recipient, believe and connections have no meaning for it')
+    if bearer is not None and not of_hub:
+        raise ValueError("bearer is for hubs, hf://, and there is none")
     if any(map(is_url, addresses_of(address))):
         raise ValueError("a directory is what a Downloader publishes, and a URL leads to one file")
     told = throughout(progress, address)
-    at_a_time = connections_to(address, connections, chunk_size)
+    at_a_time = 1 if of_hub else connections_to(address, connections, chunk_size)
     name = without_slash(path)
     if name.rpartition(b"/")[2] in (b"", b".", b".."):
         raise ValueError(f"path leads to no name that a directory could be given: {os.fsdecode(name)!r}")
@@ -104,6 +113,12 @@ def download_directory(
     chosen = patterns(include, "include"), patterns(exclude, "exclude")
     earlier = b"" if base is None else without_slash(base)
     with within(timeout, wait, abort, address) as heard:
+        if of_hub:
+            settings = pull_settings("", per_request_timeout=per_request_timeout, progress=told, abort=heard, progress_interval=progress_interval, retries=retries)
+            token = "" if bearer is None else text(bearer, "bearer", "a hub's token")
+            commit, files, nbytes, came, there = _native.download_model(str(address), native(ssl), token, name, earlier, *chosen, bool(resume), bool(overwrite), limit, settings)
+            logger.info("%s downloaded: %d files of %d bytes, of commit %s", place(str(address)), files, nbytes, commit)
+            return Receipt("completed", came, 0, 0, 0, 0, 0, False, "unsupported_request", True, there)
 
         def pull(route: Any) -> Tuple[Any, int, int, int]:
             def once(heard_of: Any) -> Any:

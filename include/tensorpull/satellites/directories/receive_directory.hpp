@@ -68,6 +68,15 @@ struct directory_receipt {
 
 namespace detail {
 
+/// Opens directory_options::base: nothing, if there is none.
+inline result<file_descriptor> open_base(std::string_view base) {
+  if (base.empty()) return file_descriptor();
+  const std::string path(base);
+  file_descriptor fd(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (!fd) return file_failure(errno, base);
+  return fd;
+}
+
 /// Some files of a destination as a model of their own.
 struct some_files {
   std::vector<tensor_entry> entries;
@@ -189,17 +198,13 @@ class arriving_directory {
   /// Finds files that are there with the published digest, and copies those of the base. Gives the others. `kept`:
   /// bytes that need not be fetched.
   result<some_files> find_missing(const stop_token& stop, std::uint64_t& kept) {
-    file_descriptor base;
-    if (!options_.base.empty()) {
-      const std::string path(options_.base);
-      base = file_descriptor(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
-      if (!base) return file_failure(errno, options_.base);
-    }
+    const auto base = open_base(options_.base);
+    if (!base) return failure(base.error());
     some_files missing;
     for (std::size_t i = 0; i < chosen_.size(); ++i) {
       const std::uint64_t size = image_->schema().tensors[i].size_bytes();
       auto there = has_digest(i, stop);
-      if (there && !*there && base && size != 0) there = copy_from(base.get(), i, stop);
+      if (there && !*there && *base && size != 0) there = copy_from(base->get(), i, stop);
       if (!there) return failure(there.error());
       if (*there) kept += size;
       else missing.take(destination(), i);
@@ -269,12 +274,8 @@ class arriving_directory {
   result<bool> copy_from(int base, std::size_t i, const stop_token& stop) {
     const tensor_entry& t = image_->schema().tensors[i];
     const std::string name(t.name);
-    const file_descriptor from(
-        uninterrupted([&] { return ::openat(base, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); }));
-    struct stat about{};
-    if (!from || ::fstat(from.get(), &about) != 0 || !S_ISREG(about.st_mode) ||
-        static_cast<std::uint64_t>(about.st_size) != t.size_bytes())
-      return false;
+    const file_descriptor from = open_regular(base, name.c_str(), t.size_bytes());
+    if (!from) return false;
     xxhash_digest h;
     std::vector<std::byte> some(256 * 1024);
     for (std::uint64_t at = 0; at < t.size_bytes();) {

@@ -51,6 +51,7 @@ class proved {
     refused_ = false;
     if (d.image_bytes != by_.image_bytes()) return failure(errc::digest_mismatch, d.image_bytes);
     proved_ = hashed_ = 0;
+    cut_ = false;
     hash_ = hash_type();
     open_ = true;
     description proves = d;
@@ -59,9 +60,11 @@ class proved {
   }
   /// No further than the group's end, so that what is left of the consumer's buffer is never asked for.
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    if (offset < hashed_) return detail::prepare_in(again_, std::min(length, hashed_ - offset), out);
     return to_.prepare(offset, std::min(length, end_of_group(offset) - offset), out);
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    if (offset < hashed_) return {};
     if (hashed_ != offset) {
       if (offset != there_ || hashed_ != 0) return failure(errc::not_verifiable, offset);
       hashed_ = there_;
@@ -70,12 +73,24 @@ class proved {
     hash_.update(bytes);
     hashed_ += bytes.size();
     const bool ends = hashed_ == end_of_group(offset);
-    if (ends && !holds()) return failure(errc::digest_mismatch, proved_);
+    if (ends && !holds()) return failure(cut_ ? errc::wrong_payload : errc::digest_mismatch, proved_);
     if (const auto ok = heard(to_.commit(offset, bytes)); !ok || !ends) return ok;
     const std::uint64_t from = next_group();
     return heard(to_.chunk(from, proved_ - from));
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  /// A chunk was damaged or cut off, and arrives again. Its proved bytes stay, and are thrown away when they arrive
+  /// again. So are those of a group that began before the chunk: if they were damaged, the group is wrong, and that is
+  /// nobody's lie.
+  void rewind(std::uint64_t offset) noexcept
+    requires requires(Consumer& c) { c.rewind(std::uint64_t{}); }
+  {
+    cut_ = offset > proved_;
+    if (cut_) return;
+    hashed_ = proved_;
+    hash_ = hash_type(proved_ / detail::blake3::chunk_bytes);
+    to_.rewind(proved_);
+  }
   result<void> finish(const receipt& r) noexcept {
     if (proved_ != by_.image_bytes()) return failure(errc::not_verifiable, proved_);
     receipt with = r;
@@ -122,6 +137,7 @@ class proved {
   std::uint64_t next_group() noexcept {
     const std::uint64_t from = proved_;
     proved_ = hashed_;
+    cut_ = false;
     hash_ = hash_type(proved_ / detail::blake3::chunk_bytes);
     return from;
   }
@@ -134,6 +150,8 @@ class proved {
   hash_type hash_{};
   std::uint64_t there_, proved_ = 0, hashed_ = 0;
   bool last_ = true, open_ = false, refused_ = false;
+  bool cut_ = false;  // bytes of this group have arrived a second time
+  std::byte again_[128];
 };
 
 /// How many of the first `bytes` of an image that lies somewhere are those of the root: whole groups, and never the

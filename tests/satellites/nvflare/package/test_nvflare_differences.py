@@ -297,3 +297,16 @@ def test_the_mean_of_whole_numbers_is_pythons(format_, type_, sent):
         result = got + old if sent == ParamsType.DIFF else got
     for (was, to), made in zip(values, result.tolist()):
         assert abs(made - to) <= abs(to - was) * 2.0**-50, (was, to, made)
+
+
+@pytest.mark.parametrize("format_", ["pytorch", "numpy"])
+@pytest.mark.parametrize("sent", [3.0, numpy.float64(3.0), numpy.asarray(3.0), torch.tensor(3.0), 3])
+def test_a_number_is_a_tensor_without_dimensions(format_, sent):
+    base = {"temperature": torch.tensor(1.0) if format_ == "pytorch" else numpy.asarray(1.0, "f4"), "rate": 0.5}
+    aggregator = started(base)
+    for k in range(2):
+        aggregator.accept_model(update({"temperature": sent, "rate": numpy.float64(0.25)}, f"site-{k}"))
+    with pytest.raises(ValueError, match="site-2"):
+        aggregator.accept_model(update({"temperature": "3", "rate": 0.25}, "site-2"))
+    got = aggregator.aggregate_model().params
+    assert float(got["temperature"]) == 3.0 and got["temperature"].dtype == base["temperature"].dtype and float(got["rate"]) == 0.25

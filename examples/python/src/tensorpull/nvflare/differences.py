@@ -116,6 +116,8 @@ class DifferenceAggregator(RoundAggregator):
         with self._lock:
             ours = sorted(name for name in values if _kind(self._base.get(name)))
             for name in ours:
+                if isinstance(values[name], (int, float)) and not isinstance(values[name], bool):
+                    values[name] = numpy.asarray(values[name])  # a number is a tensor without dimensions
                 if not _alike(self._base[name], values[name]):
                     raise ValueError(f"{who} has another shape or type of {name} than the global model")
                 values[name] = _in_library_of(self._base[name], values[name])
@@ -179,8 +181,8 @@ def _alike(old: Any, new: Any) -> bool:
     return _kind(old) != "" and _kind(new) != "" and tuple(old.shape) == tuple(new.shape) and _is_complex(old) == _is_complex(new)
 
 
-def _shape(value: Any) -> Optional[Tuple[int, ...]]:
-    return tuple(value.shape) if hasattr(value, "shape") else None
+def _shape(value: Any) -> Tuple[int, ...]:
+    return tuple(getattr(value, "shape", ()))
 
 
 def _is_complex(value: Any) -> bool:
@@ -228,14 +230,15 @@ def _wide(value: Any) -> Any:
 
 
 def _in_library_of(old: Any, value: Any) -> Any:
-    """The value as old's framework has it; itself if it is so."""
+    """The value as old's framework has it, beside old; itself if it is so."""
     if _kind(value) == _kind(old):
-        return value
+        return value if _kind(old) == "numpy" else value.to(old.device)
     if _kind(old) == "numpy":
         return (value.detach().cpu() if _is_whole(value) else _wide(value).cpu()).numpy()
     import torch
 
-    return torch.from_numpy(value.astype(value.dtype.newbyteorder("="), order="C") if _is_whole(value) else _wide(value))
+    plain = value.astype(value.dtype.newbyteorder("="), order="C") if _is_whole(value) else _wide(value)
+    return torch.from_numpy(numpy.asarray(plain)).to(old.device)
 
 
 def _difference(new: Any, old: Any) -> Any:

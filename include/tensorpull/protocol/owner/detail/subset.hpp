@@ -24,7 +24,7 @@ struct subset_choice {
 /// A hash of names in their order, and of their slices. The same names in another order are another request, whose
 /// digest is computed anew. Without the key nobody can find two requests with one hash.
 inline std::uint64_t hash_of(const siphash_key& key, const element_list<std::string_view>& names,
-                             const element_list<index_range>& slices = {}) noexcept {
+                             const element_list<index_range>& slices) noexcept {
   std::uint64_t h = names.size();
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::string_view name = names[i];

@@ -83,6 +83,8 @@ class directory_part {
     return system == file_ends ? failure(errc::io, at, schema_.tensors[i].name)
                                : file_failure(system, schema_.tensors[i].name, at);
   }
+  /// Of file i, for reading at positions until another file is used; -1, and errno, if it cannot be opened.
+  int descriptor(std::size_t i) noexcept { return open_file(i); }
   /// Bytes that file i has now.
   std::uint64_t size(std::size_t i) noexcept {
     struct stat about{};

@@ -71,6 +71,15 @@ inline file_descriptor open_directory(int at, const char* name) noexcept {
       uninterrupted([&] { return ::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
 }
 
+/// Opens a file to read it, if it is a regular one of so many bytes. It may be behind a link.
+inline file_descriptor open_regular(int at, const char* path, std::uint64_t bytes) noexcept {
+  file_descriptor fd(uninterrupted([&] { return ::openat(at, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); }));
+  struct stat about{};
+  const bool is = fd && ::fstat(fd.get(), &about) == 0 && S_ISREG(about.st_mode) &&
+                  static_cast<std::uint64_t>(about.st_size) == bytes;
+  return is ? std::move(fd) : file_descriptor();
+}
+
 /// Calls entry(directory, name, path, about) for all that a directory has, but for `.` and `..`: 0 to go on, or errno.
 /// Opens one descriptor, and closes it. Returns what a call returned, or errno. Throws std::bad_alloc.
 template <class Entry>

@@ -67,6 +67,10 @@ struct http_head {
   repr_digest digest{};  ///< Repr-Digest
   std::chrono::seconds wait{0};  ///< how long a busy server wants to be left alone, as far as it says so
   std::string location{};  ///< of a redirect
+  // What a hub of models states about the file to which its redirect leads.
+  bounded_text linked_etag{};  ///< X-Linked-Etag, if it is strong, with its quotes
+  optional<std::uint64_t> linked_bytes{};  ///< X-Linked-Size
+  bounded_text commit{};  ///< X-Repo-Commit: the version of which it is
 
   bool is_redirect() const noexcept {
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
@@ -126,11 +130,16 @@ inline http_head read_head(CURL* easy) {
   });
   h.multipart = same_but_for_case(field("Content-Type").substr(0, 20), "multipart/byteranges");
   h.knows_ranges = same_but_for_case(field("Accept-Ranges"), "bytes");
-  const std::string_view etag = field("ETag");
-  h.tagged = times > 0;
   // a weak one proves nothing about bytes (RFC 9110, 8.8.1), and neither do two
-  if (times == 1 && etag.size() >= 2 && etag.find('"', 1) == etag.size() - 1 && etag.front() == '"')
-    h.etag.assign(etag);
+  const auto strong = [&](std::string_view tag) {
+    const bool is = times == 1 && tag.size() >= 2 && tag.find('"', 1) == tag.size() - 1 && tag.front() == '"';
+    return is ? tag : std::string_view();
+  };
+  h.etag.assign(strong(field("ETag")));
+  h.tagged = times > 0;
+  h.linked_etag.assign(strong(field("X-Linked-Etag")));
+  h.linked_bytes = decimal_number(field("X-Linked-Size"));
+  h.commit.assign(field("X-Repo-Commit"));
   h.dated.assign(field("Last-Modified"));
   const std::time_t modified = curl_getdate(field("Last-Modified").data(), nullptr),
                     now = curl_getdate(field("Date").data(), nullptr);
