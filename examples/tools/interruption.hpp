@@ -18,6 +18,10 @@ inline void hear_signals() {
   sigaction(SIGPIPE, &action, nullptr);
 }
 
+/// As a stop token: asks whether one came.
+struct signal_heard {
+  static bool stop_requested() noexcept { return interrupted_by != 0; }
+};
 /// The exit status that shells show for it.
 inline int interrupted_status() { return 128 + interrupted_by; }
 

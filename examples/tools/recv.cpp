@@ -7,6 +7,7 @@
 #include "interruption.hpp"
 #include "json.hpp"
 #include "link_choice.hpp"
+#include "proofs.hpp"
 #include "transfer_line.hpp"
 
 #include <tensorpull/consumers/any_schema/finished_file.hpp>
@@ -32,6 +33,7 @@ using namespace tools;
 
 constexpr const char* help = R"(usage: recv LINK REF -o FILE [options]
        recv LINK REF -o DIRECTORY/ [--include PATTERN] [--exclude PATTERN] [options]
+       recv LINK SIGNED --key KEYS -o FILE [--least-round N] [--federation NAME] [options]
        recv http[s]://HOST[:PORT]/PATH -o FILE [options]
        recv hf://ORG/MODEL[@REVISION] -o DIRECTORY/ [options]
 
@@ -53,6 +55,9 @@ sends them. The first 32 alone take what whoever answers says; over nats://, whe
 
 With a slash behind its name, a directory is made of what 'send DIRECTORY' publishes: it appears when it is complete, and until then its
 files are in .DIRECTORY.part beside it. The rest of what follows holds for it as for FILE.
+
+SIGNED is a file that 'send --sign' has written. With --key it says which bytes are right, and nobody is believed: it is verified first, and
+each group of bytes is proved as it lands, from one sender after the other. One that lies is named, and the next --also goes on.
 
 A URL is that of a safetensors file on any web server or object store (a signed URL is sent as it is). It is complete if its digest
 agrees: that of --digest, or the one that the server states (Repr-Digest).
@@ -76,6 +81,11 @@ safetensors file. The token is that of --bearer-file or HF_TOKEN, or the one tha
       --exclude PATTERN  of a directory, no files whose paths fit; may be repeated
       --also LINK      another sender of the same version, over the same kind of link (TCP, unix: or tls://); up to 7 of them. All
                        send at a time, each as fast as it is, and the transfer goes on as long as one of them does
+      --key KEYS       take what a key of this file has signed. Its lines: a federation's name, a space, the line of 'openssl pkey -pubout',
+                       and ' revoked' if the key counts no more
+      --least-round N  of what is signed, no earlier round than N: keep the last one that you had (0)
+      --federation NAME  of what is signed, only what is for this federation (that of the key)
+      --b3sum FILE     write the BLAKE3 of what has arrived to FILE, for 'b3sum -c FILE'
       --connections N  connections at a time, in all, 1 to 8 (one to each sender): where packets are lost on a long way, several carry more
       --chunk SIZE     bytes that are asked for at a time, 1 to 511M; 0: all of it at once (2M)
       --timeout SECS   how long all of it may take (no limit)
@@ -95,8 +105,10 @@ safetensors file. The token is that of --bearer-file or HF_TOKEN, or the one tha
       --json           the outcome as a JSON object on standard output:
                          {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "believed", "bytes",
                           "total_bytes", "resumed_bytes", "received_bytes", "difference_bytes", "chunks", "resumable", "seconds",
-                          "wrong_senders"}, and "files" of a directory, "commit" of a hub's
-                         {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}
+                          "wrong_senders"}, and "files" of a directory, "commit" of a hub's, "root", "federation", "round" and "note" of what is
+                          signed
+                         {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}, and "refused" of what is signed:
+                          "signature", "revoked", "federation", "round" or "expires"
                        "difference_bytes": what of the received bytes was a difference to --base, or tensors that have changed since;
                        the rest of the file was there then.
                        "believed": REF (or --digest) did not say which bytes are right, so the sender was believed about that.
@@ -157,6 +169,11 @@ struct choices {
   bool directory = false;  ///< the output is one; it was written with a slash at its end
   std::optional<facade::hub_model> hub{};
   path_patterns files;
+  trust_choice trust;  ///< without a file of keys nothing is signed
+  known_model known;  ///< of what is signed, once it is verified
+  std::string b3sum;
+
+  bool is_signed() const { return !trust.keys.empty(); }
 };
 
 /// [USER:PASSWORD@]HOST:PORT
@@ -243,6 +260,27 @@ void check_output(choices& c) {
   if (c.chunk == 0) throw option_error("a directory is not fetched in one chunk: --chunk 0 has no meaning for it");
 }
 
+/// What is signed is proved as it lands: options that ask for less have no meaning.
+void check_trust(const std::vector<std::string>& words, const choices& c) {
+  if (!c.b3sum.empty() && !tp::is_utf8(c.output))
+    throw option_error("--b3sum: the name of the output is not UTF-8, which b3sum -c wants");
+  if (!c.b3sum.empty() && c.b3sum == c.output) throw option_error("--b3sum and -o are one file");
+  if (!c.is_signed()) {
+    if (c.trust.least_round != 0 || !c.trust.federation.empty())
+      throw option_error("--least-round and --federation are about what is signed, and only --key asks for that");
+    return;
+  }
+  if (!words.empty() && (is_url(words[0]) || facade::is_hub(words[0])))
+    throw option_error("--key is for what 'send' publishes: a web server has no proofs beside a file");
+  if (c.directory) throw option_error("--key is for files: a directory has no proofs");
+  if (!c.base.empty()) throw option_error("--key and --base exclude each other: all that lands is proved");
+  if (c.no_digest || c.unverified || c.believe)
+    throw option_error("--key believes nobody: it excludes --no-digest, --unverified and --believe");
+  if (c.chunk == 0) throw option_error("--chunk 0 has no meaning with --key: bytes are proved as they land");
+  if (c.link.connections != 0)
+    throw option_error("--connections excludes --key: one sender is asked after the other, over one connection");
+}
+
 constexpr const char* address_wanted = "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model";
 /// Refuses an address that can only be listened on.
 void check_sender(const std::string& text, const facade::place& at) {
@@ -276,7 +314,8 @@ choices read_choices(int count, char** arguments) {
                             {"wait", true},        {"name", true},        {"unverified", false}, {"no-digest", false},
                             {"json", false},       {"believe", false},    {"tls-name", true},    {"proxy", true},
                             {"digest", true},      {"bearer-file", true}, {"also", true},        {"connections", true},
-                            {"base", true},        {"include", true},     {"exclude", true},     link_forms[0],
+                            {"base", true},        {"include", true},     {"exclude", true},     {"key", true},
+                            {"least-round", true}, {"federation", true},  {"b3sum", true},       link_forms[0],
                             link_forms[1],         link_forms[2],         link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
@@ -301,11 +340,17 @@ choices read_choices(int count, char** arguments) {
     else if (name == "also") c.link.also_text.emplace_back(value);
     else if (name == "connections") c.link.connections = parse_number<std::uint32_t>("--connections", value, 1, 8);
     else if (name == "proxy") set_proxy(value, c.link.tls);
+    else if (name == "key") need_proofs(name), c.trust.keys = parse_path("--key", value);
+    else if (name == "least-round")
+      c.trust.least_round = parse_number<std::uint64_t>("--least-round", value, 0, ~std::uint64_t{0});
+    else if (name == "federation") c.trust.federation = parse_federation(value);
+    else if (name == "b3sum") need_proofs(name), c.b3sum = parse_path("--b3sum", value);
     else if (set_link_option(name, value, c.link)) return;
     else c.json = true;
   };
   const auto check = [&](const std::vector<std::string>& words) {
     check_output(c);
+    check_trust(words, c);
     if (!words.empty() && is_url(words[0])) return check_url(words, c);
     if (!words.empty() && facade::is_hub(words[0])) return check_hub(words, c);
     if (!c.link.http.digest.empty() || !c.link.http.bearer.empty())
@@ -319,11 +364,17 @@ choices read_choices(int count, char** arguments) {
     check_link_options(c.link);
     check_senders(words[0], c);
     c.ref_text = words[1];
-    const auto ref = tp::parse_reference(c.ref_text);
-    if (!ref || !ref->id)
-      throw option_error("'" + printable(c.ref_text) +
-                         "' is no reference: 48 hexadecimal digits are wanted, as send prints them, or the first 32");
-    c.ref = *ref;
+    if (c.is_signed()) {
+      c.trust.reference = parse_path("SIGNED", c.ref_text);
+    } else {
+      const auto ref = tp::parse_reference(c.ref_text);
+      if (!ref || !ref->id)
+        throw option_error(
+            "'" + printable(c.ref_text) +
+            "' is no reference: 48 hexadecimal digits are wanted, as send prints them, or the first 32; " +
+            "a file that send has signed wants --key");
+      c.ref = *ref;
+    }
     if (c.output.empty()) throw option_error("where to? -o FILE says it");
     if (c.no_digest && !c.base.empty())
       throw option_error("--base needs the digest: without it nobody knows whether what came of it is right");
@@ -367,8 +418,12 @@ bool is_foreign(const std::string& part) {
 std::string again(const choices& c, const char* how) {
   if (c.link.at->is.web)
     return "the same command with" + std::string(how);  // its query and its files of keys are not repeated
-  std::string text = called_as + "recv " + shell_word(c.link.text) + " " + c.ref_text + " -o " +
+  std::string text = called_as + "recv " + shell_word(c.link.text) + " " + shell_word(c.ref_text) + " -o " +
                      shell_word(c.directory ? c.output + '/' : c.output);
+  if (c.is_signed()) text += " --key " + shell_word(c.trust.keys);
+  if (c.trust.least_round != 0) text += " --least-round " + std::to_string(c.trust.least_round);
+  if (!c.trust.federation.empty()) text += " --federation " + shell_word(c.trust.federation);
+  if (!c.b3sum.empty()) text += " --b3sum " + shell_word(c.b3sum);
   for (const std::string& pattern : c.files.include) text += " --include " + shell_word(pattern);
   for (const std::string& pattern : c.files.exclude) text += " --exclude " + shell_word(pattern);
   if (c.force) text += " --force";
@@ -500,6 +555,9 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
     case errc::unreadable: return at + " cannot read " + c.ref_text + " any more: its file changed or is gone";
     case errc::stale_version: return at + " now has another version under " + c.ref_text;
     case errc::digest_mismatch:
+      if (c.is_signed())
+        return others == 0 ? at + " has other bytes than those that " + printable(c.ref_text) + " is about"
+                           : "none of " + everywhere + " has the bytes that " + printable(c.ref_text) + " is about";
       return "what came from " + everywhere + " is not what was published (its digest differs); nothing of it was kept";
     case errc::too_large:
       if (!e.name.empty()) return "the model has " + bytes_text(total) + ", which is more than --max-bytes allows";
@@ -559,6 +617,13 @@ tp::result<tp::receipt> check(const choices& c, transfer_line& line, bool& not_a
   auto where = tp::finished_file::look(file, c.ref.id);
   if (!where) return tp::failure(where.error());
   not_asked = c.ref.version != 0 && where->version != c.ref.version;
+  if constexpr (TENSORPULL_TOOLS_PROOFS) {
+    if (c.is_signed() && !not_asked) {
+      const auto root = blake3_of_file(c.output, signal_heard{});
+      if (!root) return tp::failure(root.error());
+      not_asked = *root != c.known.root;
+    }
+  }
   if (not_asked) return tp::failure(errc::stale_version);
   const tp::pull_options options = options_of(c, line, &*where);
   const auto how = pull_call{.link = c.link, .ref = c.ref, .options = options}.into(file);
@@ -646,13 +711,18 @@ outcome pull(const choices& c, transfer_line& line) {
       say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part) + ", once they are checked");
 
     const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
-    done.how = pull_call{.link = c.link,
-                         .ref = c.ref,
-                         .options = options,
-                         .chunk = c.chunk,
-                         .wrong = &done.wrong,
-                         .digest = !c.no_digest}
-                   .into(file);
+    if constexpr (TENSORPULL_TOOLS_PROOFS) {
+      facade::consumer_for as(file);
+      if (c.is_signed()) done.how = bring_proved({c.link, c.known, options, c.chunk, &done.wrong}, as);
+    }
+    if (!c.is_signed())
+      done.how = pull_call{.link = c.link,
+                           .ref = c.ref,
+                           .options = options,
+                           .chunk = c.chunk,
+                           .wrong = &done.wrong,
+                           .digest = !c.no_digest}
+                     .into(file);
     line.clear();
     done.foreign_part = !done.how && done.how.error().code == errc::stale_version && found;
     if (done.foreign_part) where = found;  // not ours to delete
@@ -666,6 +736,38 @@ bool printed(const choices& c, const outcome& done) {
   if (flushed("recv")) return true;
   if (done.how) say("recv", printable(c.output) + " is complete");
   return false;
+}
+
+/// Writes the manifest of --b3sum, once the output is complete. Empty: it is written; otherwise why not.
+std::string write_manifest(const choices& c) {
+  if (c.b3sum.empty()) return {};
+  tp::result<void> written = tp::failure(errc::unsupported_request);
+  if constexpr (TENSORPULL_TOOLS_PROOFS) {
+    const signal_heard stop;
+    const auto text = [&]() -> tp::result<std::string> {
+      if (c.directory) return b3sum_of_directory(c.output, stop);
+      const auto digest = c.is_signed() ? tp::result<std::array<std::byte, 32>>(c.known.root)
+                                        : blake3_of_file(c.output, stop);
+      if (!digest) return tp::failure(digest.error());
+      return b3sum_line(c.output, *digest);
+    }();
+    written = text ? write_text(c.b3sum, *text) : tp::failure(text.error());
+  }
+  if (written) return {};
+  return printable(c.output) + " is complete, but " + printable(c.b3sum) +
+         " cannot be written: " + reason_text(written.error());
+}
+
+/// The end of a recv that did not begin.
+int refuse(const choices& c, const refusal& why) {
+  if (c.json) {
+    json_object out{{"file", c.output}, {"outcome", "failed"}, {"code", code_name(why.code)}, {"message", why.message}};
+    if (!why.name.empty()) out.add("refused", why.name);
+    out.print();
+    return flushed("recv") ? failed : unwritable;
+  }
+  say("recv", why.message);
+  return failed;
 }
 
 int report(const choices& c, const outcome& done, const transfer_line& line) {
@@ -717,6 +819,12 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     out.add("resumable", done.kept != 0);
     out.add("seconds", line.seconds());
     out.add("wrong_senders", std::span<const std::string>(wrong));
+    if (c.is_signed() && done.how) {
+      if constexpr (TENSORPULL_TOOLS_PROOFS) out.add("root", hex_digits(c.known.root));
+      out.add("federation", c.known.federation);
+      out.add("round", c.known.round);
+      out.add("note", c.known.note);
+    }
     out.print();
     return printed(c, done) ? status : unwritable;
   }
@@ -731,7 +839,9 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     if (seconds >= 0.5) std::printf(", %s/s", bytes_text(static_cast<double>(line.received()) / seconds).c_str());
     const char* const believed = c.link.at->is.web ? " (believed: no --digest was given)"
                                                    : " (believed: the reference has no version)";
-    if (done.how->outcome == tp::outcome::completed)
+    if (c.is_signed())
+      std::printf("; proved, as signed for %s in round %llu\n", c.known.federation.c_str(), wide(c.known.round));
+    else if (done.how->outcome == tp::outcome::completed)
       std::printf("; digest %016llx agrees%s\n", wide(done.how->digest), done.how->believed ? believed : "");
     else std::printf("; not checked\n");
     // a web server records nothing
@@ -899,17 +1009,30 @@ int receive_directory(const choices& c, transfer_line& line) {
 int main(int count, char** arguments) {
   choices c = read_choices(count, arguments);
   hear_signals();
-  transfer_line line("recv", printable(c.output.substr(c.output.find_last_of('/') + 1)), !c.json);
-  if (c.directory) return receive_directory(c, line);
-  const auto found = c.hub ? find_in_hub(*c.hub, options_of(c, line, nullptr), c.link) : tp::result<void>();
-  if (c.hub && found) c.ref.id = c.link.at->id;
-  outcome done;
-  if (found) done = pull(c, line);
-  else done.how = tp::failure(found.error());
-  if (!done.how && done.how.error().code == errc::cancelled && interrupted_by == 0 && watch{&line, &c}.is_late()) {
-    error late = done.how.error();
-    late.code = errc::timed_out;
-    done.how = tp::failure(late);
+  if constexpr (TENSORPULL_TOOLS_PROOFS) {
+    if (c.is_signed()) {
+      if (const auto why = verify(c.trust, c.known)) return refuse(c, *why);
+      c.ref = {c.known.model.id, c.known.model.version, 0};  // a cursor of a file knows no schema
+    }
   }
-  return report(c, done, line);
+  transfer_line line("recv", printable(c.output.substr(c.output.find_last_of('/') + 1)), !c.json);
+  const int status = [&] {
+    if (c.directory) return receive_directory(c, line);
+    const auto found = c.hub ? find_in_hub(*c.hub, options_of(c, line, nullptr), c.link) : tp::result<void>();
+    if (c.hub && found) c.ref.id = c.link.at->id;
+    outcome done;
+    if (found) done = pull(c, line);
+    else done.how = tp::failure(found.error());
+    if (!done.how && done.how.error().code == errc::cancelled && interrupted_by == 0 && watch{&line, &c}.is_late()) {
+      error late = done.how.error();
+      late.code = errc::timed_out;
+      done.how = tp::failure(late);
+    }
+    return report(c, done, line);
+  }();
+  if (status != complete) return status;
+  const std::string why = write_manifest(c);
+  if (why.empty()) return status;
+  say("recv", why);
+  return interrupted_by != 0 ? interrupted_status() : unwritable;
 }

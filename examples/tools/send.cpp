@@ -6,6 +6,7 @@
 #include "interruption.hpp"
 #include "json.hpp"
 #include "link_choice.hpp"
+#include "proofs.hpp"
 #include "s3_place.hpp"
 
 #include <tensorpull/core/describe.hpp>
@@ -75,6 +76,13 @@ All files below a directory are one version under one reference, which 'recv -o 
                           beside the file, for 'recv --base OLD': coded once, without loss, and held in memory. Worth it below 1 Gbit/s
       --tensor-digests    say the digest of each tensor in the header, so that 'recv --base OLD' and base= in Python fetch those that have
                           changed, whatever OLD is. The files are read once more; it is another version than without this option
+      --sign KEY          sign what is published with this key ('openssl genpkey -algorithm ed25519'), and write the signed reference to
+                          FILE.signed beside each file: 'recv ADDRESS FILE.signed --key KEYS' takes these bytes alone, whoever sends them,
+                          and proves them as they land. The file is read once more; its tree of proofs, a thousandth, is published, too
+      --federation NAME   for whom it is signed
+      --round N           which round it is of, so that an earlier one is not taken again (0)
+      --expires WHEN      until when it counts: seconds from now, or a date, as in 2027-01-31 or 2027-01-31T12:00:00Z (604800, a week)
+      --proofs            publish the tree of proofs without signing: another sender has signed this file, and has the same --ref
       --include PATTERN   of a directory, only files whose paths below it fit; may be repeated. * stands for any characters, slashes
                           among them, and ? for one
       --exclude PATTERN   of a directory, no files whose paths fit; may be repeated
@@ -104,10 +112,6 @@ more, or standard output cannot be written, or the recipient behind --stdio has 
 
 using clock = std::chrono::steady_clock;
 
-struct signal_heard {
-  static bool stop_requested() noexcept { return interrupted_by != 0; }
-};
-
 constexpr int well = 0, failed = 1, idle = 3;
 /// How many files a sender has at most.
 constexpr std::size_t most_files = 256;
@@ -121,7 +125,8 @@ struct choices {
   std::uint32_t recipients = 0;
   std::uint64_t timeout_ms = 600'000, idle_ms = 0;
   std::string status_file;  ///< with the password of the page that shows who has what
-  bool tensor_digests = false, follow_links = false;
+  bool tensor_digests = false, follow_links = false, proofs = false;
+  signing_choice signing;
   path_patterns of_directories;
   bool json = false, serves = false;  ///< serves: an option that only a sender with recipients has
 };
@@ -137,11 +142,15 @@ choices read_choices(int count, char** arguments) {
       {"json", false},   {"http", true},         {"metrics", false},      {"allow-origin", true},
       {"put", true},     {"tls-clients", false}, {"base", true},          {"tensor-digests", false},
       {"include", true}, {"exclude", true},      {"follow-links", false}, {"status-file", true},
-      link_forms[0],     link_forms[1],          link_forms[2],           link_forms[3]};
+      {"sign", true},    {"federation", true},   {"round", true},         {"expires", true},
+      {"proofs", false}, link_forms[0],          link_forms[1],           link_forms[2],
+      link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     for (const std::string_view only :
-         {"listen", "stdio", "recipients", "expect", "ref", "idle", "tls-clients", "http", "metrics", "status-file",
-          "allow-origin", "replica-of", "base", "tensor-digests", "include", "exclude", "follow-links"})
+         {"listen",      "stdio",          "recipients", "expect",      "ref",          "idle",
+          "tls-clients", "http",           "metrics",    "status-file", "allow-origin", "replica-of",
+          "base",        "tensor-digests", "include",    "exclude",     "follow-links", "sign",
+          "federation",  "round",          "expires",    "proofs"})
       c.serves = c.serves || name == only;
     if (name == "put") {
       if (!is_url(value) && !is_s3(value))
@@ -193,6 +202,19 @@ choices read_choices(int count, char** arguments) {
       c.follow_links = true;
     } else if (name == "tensor-digests") {
       c.tensor_digests = true;
+    } else if (name == "sign") {
+      need_proofs(name);
+      c.signing.key = parse_path("--sign", value);
+      c.proofs = true;
+    } else if (name == "federation") {
+      c.signing.federation = parse_federation(value);
+    } else if (name == "round") {
+      c.signing.round = parse_number<std::uint64_t>("--round", value, 0, ~std::uint64_t{0});
+    } else if (name == "expires") {
+      c.signing.expires_text = value;
+    } else if (name == "proofs") {
+      need_proofs(name);
+      c.proofs = true;
     } else if (name == "replica-of") {
       parse_link(value, "--replica-of wants HOST:PORT, as in server:8002, or unix:PATH", c.coordinator);
       c.replica = true;
@@ -208,6 +230,15 @@ choices read_choices(int count, char** arguments) {
     if (words.empty()) throw option_error("which file? 'send model.safetensors' publishes it");
     if (words.size() > most_files) throw option_error("at most " + std::to_string(most_files) + " files at a time");
     if (c.refs.size() > words.size()) throw option_error("there are more references than files");
+    if (c.signing.key.empty() &&
+        (!c.signing.federation.empty() || c.signing.round != 0 || !c.signing.expires_text.empty()))
+      throw option_error("--federation, --round and --expires are about what --sign signs");
+    if (!c.signing.key.empty() && c.signing.federation.empty())
+      throw option_error("--sign wants --federation NAME: for whom it is signed");
+    if constexpr (TENSORPULL_TOOLS_PROOFS) {
+      const std::string& when = c.signing.expires_text;
+      if (!c.signing.key.empty()) c.signing.expires = parse_expiry("expires", when.empty() ? "604800" : when);
+    }
     bool directories = false;
     for (std::size_t i = 0; i < words.size(); ++i) {
       if (!is_directory(words[i])) continue;
@@ -216,6 +247,8 @@ choices read_choices(int count, char** arguments) {
       if (i < c.bases.size())
         throw option_error(
             "--base is for files: 'recv --base' finds by itself which files of a directory have changed");
+      if (c.proofs)
+        throw option_error("--sign and --proofs are for files, and '" + printable(words[i]) + "' is a directory");
       if (!c.put.empty()) throw option_error("--put sends one file, and '" + printable(words[i]) + "' is a directory");
     }
     if (!directories && (c.of_directories.any() || c.follow_links))
@@ -257,6 +290,7 @@ choices read_choices(int count, char** arguments) {
       throw option_error("--replica-of needs the reference of each file, as the other sender has it: --ref");
     if (c.replica && (c.recipients != 0 || !c.expected.empty()))
       throw option_error("--recipients and --expect are for the sender that --replica-of names");
+    if (c.replica && c.proofs) throw option_error("--sign and --proofs are for the sender that --replica-of names");
     if (c.replica && !c.bases.empty()) throw option_error("--base is for the sender that --replica-of names");
     if (c.replica && !c.listen.door.listen.empty())
       throw option_error("--http is for the sender that --replica-of names");
@@ -323,6 +357,15 @@ class sender {
   }
 
   int run() {
+    if constexpr (TENSORPULL_TOOLS_PROOFS) {
+      if (const std::string& key = choices_.signing.key; !key.empty()) {
+        auto opened = open_signer(choices_.signing);
+        if (!opened)
+          return complain(printable(key) + " is no private key of Ed25519 in PEM: " + reason_text(opened.error()),
+                          opened.error().code);
+        sign_ = std::move(*opened);
+      }
+    }
     // every file is read before any is announced, so that a bad file ends the sender before a recipient waits
     for (const std::string& path : choices_.files) {
       auto file = open(path);
@@ -372,6 +415,8 @@ class sender {
       if (owner.name) owner.name({}, ref->id, std::filesystem::path(choices_.files[i]).filename().string());
       if (i < choices_.bases.size())
         if (const int bad = publish_difference(owner, i); bad != well) return bad;
+      if (choices_.proofs)
+        if (const int bad = publish_proofs(owner, i); bad != well) return bad;
       if (interrupted_by != 0) return interrupted_status();
     }
     announce();
@@ -475,6 +520,39 @@ class sender {
     return well;
   }
 
+  /// Publishes the tree of file i beside it, and writes the signed reference.
+  int publish_proofs(facade::any_owner& owner, std::size_t i) {
+    const std::string& path = choices_.files[i];
+    tp::result<model_tree> made = tp::failure(errc::unsupported_request);
+    tp::publish_options options;
+    if constexpr (TENSORPULL_TOOLS_PROOFS) {
+      made = make_tree(published(i), signal_heard{});
+      options.id = tree_id(refs_[i]);
+    }
+    if (interrupted_by != 0) return interrupted_status();
+    if (!made) return complain(unread_text(i, made.error()), made.error().code);
+    trees_.push_back(std::move(*made));
+    tp::reference tree{};
+    if (trees_.back().image) {
+      options.beside = refs_[i].id;
+      options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
+      options.budgets.transaction_idle = {};
+      const auto ref = owner.add_image(*trees_.back().image, options, {});
+      if (!ref) return complain(file_error_text(path, ref.error()), ref.error().code);
+      beside_.push_back(*ref);
+      tree = *ref;
+    }
+    if (!sign_) return well;
+    const auto text = sign_(refs_[i], tree, trees_.back());
+    if (!text) return complain(printable(path) + " cannot be signed: " + reason_text(text.error()), text.error().code);
+    if constexpr (TENSORPULL_TOOLS_PROOFS) {
+      if (const auto ok = write_text(signed_name(i), *text); !ok)
+        return complain(printable(signed_name(i)) + " cannot be written: " + reason_text(ok.error()), ok.error().code);
+    }
+    return well;
+  }
+  std::string signed_name(std::size_t i) const { return choices_.files[i] + ".signed"; }
+
   bool wanted() const { return choices_.recipients != 0 || !choices_.expected.empty(); }
   bool all_have_them() const {
     if (!wanted()) return false;
@@ -560,6 +638,10 @@ class sender {
                          {"tensors", schema.tensor_count},
                          {"digest", formatted("%016llx", wide(refs_[i].version))}};
         if (!http_.empty()) line.add("url", url_of(i));
+        if constexpr (TENSORPULL_TOOLS_PROOFS) {
+          if (choices_.proofs) line.add("root", hex_digits(trees_[i].root));
+          if (sign_) line.add("signed", signed_name(i)), line.add("expires", choices_.signing.expires);
+        }
         print(line);
         continue;
       }
@@ -569,6 +651,12 @@ class sender {
                       (is_of_files(i) ? "DIRECTORY/:" : "FILE:"));
       std::printf("%s %s\n", address_.c_str(), ref.c_str());
       std::fflush(stdout);
+      if constexpr (TENSORPULL_TOOLS_PROOFS) {
+        if (sign_)
+          say("send", printable(signed_name(i)) + " is its signed reference, valid until " +
+                          date_text(choices_.signing.expires) + ": recv " + address_ + " " +
+                          shell_word(signed_name(i)) + " --key KEYS -o FILE");
+      }
       if (http_.empty()) continue;
       say("send", "or: curl -H 'Authorization: Bearer " + digits_of(refs_[i].id) + "' -o FILE " + url_of(i) +
                       (is_of_files(i) ? "/files/PATH, for each PATH of " + url_of(i) + "/files" : ""));
@@ -682,6 +770,10 @@ class sender {
       if (const auto counts = owner.status_of(ref)) sent += counts->bytes_sent;
     for (const std::string& base : choices_.bases) refs += " --base " + shell_word(base);
     if (choices_.tensor_digests) refs += " --tensor-digests";
+    if (const signing_choice& s = choices_.signing; sign_)
+      refs += " --sign " + shell_word(s.key) + " --federation " + shell_word(s.federation) + " --round " +
+              std::to_string(s.round) + (s.expires_text.empty() ? "" : " --expires " + shell_word(s.expires_text));
+    else if (choices_.proofs) refs += " --proofs";
     for (const std::string& pattern : choices_.of_directories.include) refs += " --include " + shell_word(pattern);
     for (const std::string& pattern : choices_.of_directories.exclude) refs += " --exclude " + shell_word(pattern);
     if (choices_.follow_links) refs += " --follow-links";
@@ -744,6 +836,8 @@ class sender {
   std::vector<tp::image_with_tensor_digests> with_digests_;  ///< of each file, if that is wanted
   std::vector<tp::reference> refs_;
   std::vector<coded_difference> differences_;
+  signer sign_;
+  std::vector<model_tree> trees_;
   std::vector<tp::reference> beside_;  ///< of the differences
   std::string address_, http_;
   std::uint16_t http_port_ = 0;

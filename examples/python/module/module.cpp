@@ -59,6 +59,7 @@ PYBIND11_MODULE(_native, m) {
       "missing_link", [](std::string_view name) { return tp::to_text(tensorpull::facade::missing(name)); },
       "Why this build lacks a link of this name; empty: it has it.");
   m.attr("has_tls") = tensorpull::facade::missing("tls").empty();
+  m.attr("has_proofs") = static_cast<bool>(TENSORPULL_PYTHON_PROOFS);
   m.attr("has_nats") = tensorpull::facade::missing("nats").empty();
   m.attr("reference_bytes") = sizeof(tensorpull::publication) + sizeof(tensorpull::transaction) + 128;
   m.attr("recipient_bytes") = sizeof(tensorpull::recipient_record) + sizeof(std::uint32_t);
@@ -70,4 +71,5 @@ PYBIND11_MODULE(_native, m) {
   tp::bind_images(m);
   if constexpr (TENSORPULL_PYTHON_DIFFERENCES) tp::bind_difference(m);
   if constexpr (TENSORPULL_PYTHON_DIRECTORIES) tp::bind_directories(m);
+  if constexpr (TENSORPULL_PYTHON_PROOFS) tp::bind_proofs(m);
 }

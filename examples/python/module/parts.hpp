@@ -14,5 +14,7 @@ void bind_images(pybind11::module_& m);
 void bind_difference(pybind11::module_& m);
 /// Not there in a build without directories (TENSORPULL_PYTHON_DIRECTORIES).
 void bind_directories(pybind11::module_& m);
+/// Not there in a build without proofs (TENSORPULL_PYTHON_PROOFS).
+void bind_proofs(pybind11::module_& m);
 
 }  // namespace tensorpull::python

@@ -30,6 +30,8 @@ BREAKAGES = [
     ("satellites/proofs/proved_pull.hpp", "of.model.fingerprint != to.fingerprint())", "false)", "satellites/proofs/hostile_sources", "*under_other_names*"),
     ("satellites/proofs/signed_reference.hpp", "|| !detail::has_visible_text(line)", "", "satellites/proofs/signed_reference", "*another_kind*"),
     ("satellites/proofs/proved_pull.hpp", "code == errc::invalid_argument;", "code == errc::invalid_argument || code == errc::does_not_fit;", "satellites/proofs/hostile_sources", "*shorter_chunks*"),
+    ("satellites/proofs/proved_pull.hpp", "if (how.wrong != nullptr) *how.wrong = out.wrong;", "", "satellites/proofs/proved_pull", "*All_lie*"),
+    ("satellites/proofs/proof_tree.hpp", "derived_id(\"tpproof\", model, 0)", "derived_id(\"tpproof\", {model.id}, 0)", "satellites/proofs/proof_tree", "ProofTreeId*"),
     ("satellites/proofs/signed_reference.hpp", "if (revoked) return", "if (!good) return", "satellites/proofs/signed_reference", "*refused_by_name*"),
     ("satellites/proofs/signed_reference.hpp", "if (k.federation != c.federation) continue;", "", "satellites/proofs/signed_reference", "*refused_by_name*"),
     ("satellites/proofs/signed_reference.hpp", "demands.now >= c.expires", "demands.now > c.expires", "satellites/proofs/signed_reference", "*refused_by_name*"),

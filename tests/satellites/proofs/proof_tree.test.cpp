@@ -122,4 +122,14 @@ TEST(ProofTree, A_source_that_cannot_be_read_and_a_stop) {
   EXPECT_EQ(code_of(tp::proof_tree::make(image->source())), errc::io);
 }
 
+TEST(ProofTreeId, Owners_of_one_model_have_its_tree_under_one_ID_that_tells_nothing_of_the_model) {
+  const tp::reference model{{1, 2}, 3, 0};
+  const tp::ref_id id = tp::proof_tree_id(model);
+  EXPECT_EQ(tp::proof_tree_id({{1, 2}, 3, 99}), id) << "the fingerprint is no part of it";
+  for (const tp::reference& other : {tp::reference{{2, 2}, 3, 0}, {{1, 3}, 3, 0}, {{1, 2}, 4, 0}})
+    EXPECT_NE(tp::proof_tree_id(other), id);
+  // the first half of SHA-256 of "tpproof", nine zeros, and 1, 2, 3, 0 as words of 8 bytes
+  EXPECT_EQ(std::string_view(tp::to_digits(id).data(), 32), "c97c7ff545455947cbb94ba09651cb93");
+}
+
 }  // namespace proof_tree_test

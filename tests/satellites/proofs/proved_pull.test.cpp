@@ -99,7 +99,9 @@ TEST(ProvedPull, All_lie) {
   const model first = changed_at({700}), second = changed_at({bytes - 1});
   const auto owners = owners_of(the_model().owner(&first), the_model().owner(&second));
   landing here;
-  EXPECT_EQ(code_of(here.pull(owners)), errc::digest_mismatch);
+  std::uint64_t wrong = 8;
+  EXPECT_EQ(code_of(here.pull(owners, {}, {.most_bytes = 64 * 1024, .wrong = &wrong})), errc::digest_mismatch);
+  EXPECT_EQ(wrong, 3u) << "they are named, although nobody had it";
   for (const auto& o : owners) EXPECT_EQ(o->status_of(the_model().ref.model)->failed, 1u) << "each is told";
 }
 TEST(ProvedPull, Sources_that_lie_in_any_byte_about_anything) {

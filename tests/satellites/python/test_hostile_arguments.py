@@ -194,8 +194,8 @@ def test_what_pulls_takes_the_same_options_and_so_does_what_publishes():
     }
     publishes = {
         tensorpull.Downloader.add_tensors: set(),
-        tensorpull.Downloader.add_transaction: {"tensors", "ref_id", "version", "base", "narrow"},  # models, ref_ids; a digest that is known, and what there was before, are one model's
-        tensorpull.Session.add_tensors: {"least", "acquire_timeout", "version"},  # one recipient, which is there; a digest serves several
+        tensorpull.Downloader.add_transaction: {"tensors", "ref_id", "version", "base", "narrow", "proofs"},  # models, ref_ids; a digest that is known, a tree, and what there was before, are one model's
+        tensorpull.Session.add_tensors: {"least", "acquire_timeout", "version", "proofs"},  # one recipient, which is there; a digest and a signature serve several
     }
     for table in (pulls, publishes):
         whole = inspect.signature(next(iter(table))).parameters

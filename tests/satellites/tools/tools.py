@@ -18,6 +18,7 @@ import shlex
 import signal
 import socket
 import struct
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -202,7 +203,7 @@ PART = ".copy.safetensors.part"
 
 
 def write(name, data):
-    Path(name).write_bytes(data)
+    Path(name).write_bytes(data.encode() if isinstance(data, str) else data)
     return name
 
 
@@ -213,7 +214,7 @@ def names():
 # Cases.
 
 def help_is_complete():
-    for tool, options in {"send": "listen stdio http metrics status-file allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle include exclude follow-links json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file include exclude json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
+    for tool, options in {"send": "listen stdio http metrics status-file allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle include exclude follow-links sign federation round expires proofs json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file include exclude key least-round federation b3sum json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
         for word in ("--help", "-h"):
             out, err = run(tool, word)
             assert err == "" and out.startswith("usage: " + tool) and "Example:" in out and "Status:" in out
@@ -571,6 +572,165 @@ def versions():
     write("old.safetensors", old)
     write("new.safetensors", new)
     return old, new
+
+
+def key_pair(name, federation="hospitals"):
+    """NAME.pem, and the line by which recipients trust it."""
+    processes.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", name + ".pem"], check=True, capture_output=True)
+    shared = processes.run(["openssl", "pkey", "-in", name + ".pem", "-pubout"], check=True, capture_output=True, text=True).stdout
+    return f"{federation} {shared.splitlines()[1]}\n"
+
+
+def refused(sender, *words, signed="model.safetensors.signed"):
+    """By which name a signed reference is refused. Nothing lands."""
+    before = names()
+    done = json.loads(run("recv", sender.address, signed, "-o", "copy", "--retries", 0, "--json", *words, status=1)[0])
+    assert done["outcome"] == "failed" and names() == before and done["message"] in run("recv", sender.address, signed, "-o", "copy", "--retries", 0, *words, status=1)[1], done
+    return done.get("refused", done["code"])
+
+
+def a_signed_reference_is_verified_before_anything_is_pulled():
+    write("keys", "# of ours\n" + key_pair("ours"))
+    write("others", key_pair("other")), write("revoked", Path("keys").read_text().rstrip() + " revoked\n"), write("none", "hospitals abc\n"), write("empty", "")
+    write("model.safetensors", CANONICAL)
+    root = b3sum("model.safetensors")
+    with Sender("model.safetensors", "--sign", "ours.pem", "--federation", "hospitals", "--round", 7, "--expires", 3600) as sender:
+        published = sender.published[0]
+        assert published["root"] == root and published["signed"] == "model.safetensors.signed" and abs(published["expires"] - time.time() - 3600) < 300, published
+        text = Path("model.safetensors.signed").read_text()
+        assert f"\nroot {root}\n" in text and "\nround 7\n" in text and f"\nmodel {sender.ref}\n" in text, text
+        take = [sender.address, "model.safetensors.signed", "--key", "keys", "-o", "copy"]
+        done = json.loads(run("recv", *take, "--least-round", 7, "--federation", "hospitals", "--json")[0])
+        assert (done["outcome"], done["root"], done["federation"], done["round"], done["believed"], done["confirmed"], done["wrong_senders"]) == ("completed", root, "hospitals", 7, False, True, []), done
+        assert Path("copy").read_bytes() == CANONICAL
+        out, err = run("recv", *take, "--force")
+        assert "proved, as signed for hospitals in round 7\n" in out and err == "", (out, err)
+        assert "were there, complete" in run("recv", *take, "--resume")[0]
+        os.remove("copy")
+        assert refused(sender, "--key", "others") == refused(sender, "--key", "empty") == "signature"
+        assert refused(sender, "--key", "revoked") == "revoked"
+        assert refused(sender, "--key", "keys", "--federation", "banks") == "federation"
+        assert refused(sender, "--key", "keys", "--least-round", 8) == "round"
+        assert refused(sender, "--key", "none") == "bad_file" and refused(sender, "--key", "not there") == "io" and refused(sender, "--key", "keys", signed="no") == "io"
+        assert refused(sender, "--key", "keys", signed=write("long", text + " " * 5000)) == "too_large" and refused(sender, "--key", "keys", signed="keys") == "bad_file"
+        rng = random.Random(7)
+        for _ in range(12):  # hostile texts: exhaustively in tests/satellites/proofs
+            at = rng.randrange(len(text))
+            hostile = text[:at] + rng.choice(["", "0", "\n", "\0", text]) + text[at + rng.randrange(2):]
+            assert hostile == text or refused(sender, "--key", "keys", signed=write("hostile", hostile)) in ("bad_file", "signature"), hostile
+    # the next round under the same ID: what was signed before is of other bytes
+    write("model.safetensors", CANONICAL[:-1] + bytes([CANONICAL[-1] ^ 1])), write("old.signed", text)
+    with Sender("model.safetensors", "--ref", sender.ref[:32], "--sign", "ours.pem", "--federation", "hospitals", "--round", 8, "--expires", "2999-12-31T23:59:59Z") as sender:
+        assert "expires 32503679999\n" in Path("model.safetensors.signed").read_text()
+        assert refused(sender, "--key", "keys", signed="old.signed") == "unknown_reference", "the tree of another version"
+        assert refused(sender, "--key", "keys", "--least-round", 8, signed="old.signed") == "round"
+    with Sender("model.safetensors", "--sign", "ours.pem", "--federation", "hospitals", "--expires", 1) as sender:
+        assert processes.eventually(lambda: time.time() > sender.published[0]["expires"])
+        assert refused(sender, "--key", "keys") == "expires"
+    for words, why in ((("send", "model.safetensors", "--sign", "ours.pem"), "--federation"), (("send", "model.safetensors", "--federation", "a"), "--sign"), (("send", "model.safetensors", "--sign", "ours.pem", "--federation", "a b"), "visible"),
+                       (("send", "model.safetensors", "--sign", "ours.pem", "--federation", "a", "--expires", "2001-02-03"), "to come"), (("send", "model.safetensors", "--sign", "ours.pem", "--federation", "a", "--expires", "2999-02-30"), "to come"),
+                       (("send", "model.safetensors", "--sign", "ours.pem", "--federation", "a", "--put", "http://h/x"), "--put"), (("send", ".", "--proofs"), "directory"),
+                       (("recv", "h:1", "s", "-o", "x", "--least-round", 1), "--key"), (("recv", "h:1", "model.safetensors.signed", "-o", "x"), "wants --key"), (("recv", "http://h/m", "--key", "keys", "-o", "x"), "web server"),
+                       (("recv", "h:1", "s", "--key", "keys", "-o", "x/"), "directory"), (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--base", "b"), "exclude"), (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--no-digest"), "believes nobody"),
+                       (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--unverified"), "believes nobody"), (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--connections", 2), "one sender"), (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--chunk", 0), "--chunk 0"),
+                       (("recv", "h:1", NO_REF, "--b3sum", "x", "-o", "x"), "one file")):  # fmt: skip
+        assert why in run(*words, status=2)[1], words
+    err = run("send", "model.safetensors", "--sign", "keys", "--federation", "a", status=1)[1]
+    assert "keys is no private key" in err, err
+
+
+def senders_that_lie_are_named_and_what_lands_is_proved():
+    """Over several senders, of which some lie; interrupted, and gone on with; by files that are changed meanwhile."""
+    model = safetensors([("w", "U8", [6 * MIB], noise(6 * MIB))])
+    write("model.safetensors", model), write("keys", key_pair("ours"))
+    lie = bytearray(model)
+    lie[3 * MIB] ^= 1
+    write("lie.safetensors", bytes(lie))
+    with Sender("model.safetensors", "--sign", "ours.pem", "--federation", "hospitals") as owner, Sender("model.safetensors", "--ref", owner.ref, "--proofs") as mirror:
+        assert mirror.published[0]["root"] == owner.published[0]["root"] and "signed" not in mirror.published[0]
+
+        def flip(i, frame):
+            if len(frame) > 60000:
+                frame[50000] ^= 1
+            return frame
+
+        liar = MutatingPath(owner.port, flip)
+
+        def get(*words, status=0, of=owner):
+            done = json.loads(run("recv", of.address, "model.safetensors.signed", "--key", "keys", "-o", "copy", "--chunk", "64K", "--retries", 0, "--json", *words, status=status)[0])
+            if status == 0:
+                assert Path("copy").read_bytes() == model and done["outcome"] == "completed", done
+                os.remove("copy")
+            return done
+
+        assert get("--also", mirror.address)["wrong_senders"] == []
+        assert get("--also", owner.address, of=mirror)["wrong_senders"] == [], "a mirror has the proofs, too"
+        assert get("--also", mirror.address, of=liar)["wrong_senders"] == [liar.address]
+        done = get(of=liar, status=1)
+        assert done["code"] == "digest_mismatch" and done["wrong_senders"] == [liar.address] and not os.path.exists("copy"), done
+        get("--restart")
+        # interrupted, changed by another process, and gone on with from another sender
+        path = SlowPath(owner.port, 64 * MIB)
+        path.hold_at(3 * MIB)
+        words = [path.address, write("what is signed", Path("model.safetensors.signed").read_bytes()), "--key", "keys", "-o", "copy", "--chunk", "64K"]
+        recv = processes.Program(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        recv.send_signal(signal.SIGINT)
+        _, err = recv.communicate(timeout=60)
+        assert recv.returncode == 130 and os.path.exists(".copy.part"), (recv.returncode, err)
+        path.go_on()
+        again = shlex.split(err.splitlines()[-1])
+        assert again[0] == "recv" and again[-1] == "--resume" and "--key" in again, again
+        with open(".copy.part", "r+b") as part:
+            part.seek(MIB + 5)
+            part.write(b"\x55")
+        done = json.loads(run(*again, "--json")[0])
+        assert Path("copy").read_bytes() == model and done["outcome"] == "completed", done
+        # a file that is there, and has another byte
+        write("copy", bytes(lie))
+        assert "exists already, and is not" in run("recv", *words, "--resume", status=3)[1]
+        done = json.loads(run("recv", *words, "--resume", "--force", "--json")[0])
+        assert Path("copy").read_bytes() == model, done
+        os.remove("copy")
+        # the text says where it lies: the senders of another file under this reference are none
+        with Sender("lie.safetensors", "--ref", owner.ref[:32], "--proofs") as other:
+            assert get("--also", mirror.address, of=other)["wrong_senders"] == []
+    done = get("--also", mirror.address, status=1)
+    assert done["code"] == "connection_failed" and done["wrong_senders"] == [], done
+    # other links, one by one
+    for listen in (["--listen", "unix:@signed-" + os.path.basename(os.getcwd())], ["--listen", "udp://127.0.0.1:0"]):
+        with Sender("model.safetensors", "--sign", "ours.pem", "--federation", "hospitals", *listen) as sender:
+            done = json.loads(run("recv", sender.address, "model.safetensors.signed", "--key", "keys", "-o", "copy", "--json")[0])
+            assert done["outcome"] == "completed" and Path("copy").read_bytes() == model, done
+            os.remove("copy")
+
+
+def b3sum(name):
+    """The BLAKE3 of a file, as others compute it."""
+    return processes.run(["b3sum", "--no-names", name], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def a_manifest_is_one_for_b3sum():
+    write("small.safetensors", safetensors([("a", "U8", [3], b"abc")]))
+    write("model.safetensors", CANONICAL)
+    write("keys", key_pair("ours"))
+    checkpoint("checkpoint")
+    with Sender("model.safetensors", "small.safetensors", "--sign", "ours.pem", "--federation", "hospitals") as sender, Sender("checkpoint") as directory:
+        for i, output in enumerate(("copy", "./a\\b\nc", "ü"), 0):
+            of = sender.published[i % 2]
+            for words in ([of["ref"]], [of["file"] + ".signed", "--key", "keys"]):
+                run("recv", of["address"], *words, "-o", output, "--force", "--b3sum", "manifest")
+                assert processes.run(["b3sum", "-c", "manifest"], check=True, capture_output=True, text=True).stdout.endswith("OK\n")
+                assert Path("manifest").read_text() == processes.run(["b3sum", output], check=True, capture_output=True, text=True).stdout
+        run("recv", directory.address, directory.ref, "-o", "again/", "--b3sum", "manifest")
+        assert processes.run(["b3sum", "-c", "--quiet", "manifest"], capture_output=True, text=True).returncode == 0
+        assert len(Path("manifest").read_text().splitlines()) == len(files_below("checkpoint"))
+        err = run("recv", sender.address, sender.ref, "-o", "other", "--b3sum", "no/folder", status=3)[1]
+        assert "other is complete" in err and Path("other").read_bytes() == CANONICAL, err
+    Path("copy").write_bytes(MODEL)
+    with open("manifest", "w") as out:
+        out.write(b3sum("model.safetensors") + "  copy\n")
+    assert processes.run(["b3sum", "-c", "manifest"], capture_output=True).returncode != 0, "it would notice"
 
 
 def what_has_changed_since_a_base():
@@ -1058,7 +1218,7 @@ def hubs_that_lie():
             out, err = run("recv", "hf://org/model", "-o", "copy/", "--retries", 0, *words, status=status, env=hub_environment(hub), **more)
             assert out == "" and says in err, (says, err)
             assert not os.path.exists("copy") and not any(os.path.exists(name) for name in ("evil", "../evil", "/tmp/evil")), names()
-            subprocess.run(["rm", "-rf", ".copy.part"], check=True)
+            shutil.rmtree(".copy.part", ignore_errors=True)
 
     def stated(change):
         def with_siblings(about):
@@ -2078,13 +2238,14 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here", "hub_environment", "without_hubs"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here", "hub_environment", "without_hubs", "key_pair", "refused", "b3sum"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 OF_SATELLITES = {
     "parallel": (several_connections_and_several_senders, a_directory_from_several_senders),
     "shared_memory": (links_of_shared_memory,),
     "directories": (a_directory_arrives_as_one, a_directory_is_interrupted_and_resumed, a_directory_from_several_senders, a_directory_over_other_links, directories_that_cannot_be, a_file_of_a_directory_over_http, a_model_of_a_hub_arrives_as_one, a_model_of_a_hub_is_interrupted_and_resumed, hubs_that_lie),
     "differences": (what_has_changed_since_a_base, only_tensors_that_have_changed_since_a_base, bases_that_are_none),
+    "proofs": (a_signed_reference_is_verified_before_anything_is_pulled, senders_that_lie_are_named_and_what_lands_is_proved, a_manifest_is_one_for_b3sum),
     "numpy_files": (files_arrive_as_they_are, S8_the_published_file_shrinks, inspect_shows_tensors, inspect_rejects_by_name),
     "http": (a_file_of_a_directory_over_http, a_model_of_a_hub_arrives_as_one, a_model_of_a_hub_is_interrupted_and_resumed, hubs_that_lie, the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,
              a_file_that_changes_while_it_is_put_is_not_stored, links_that_are_none_are_refused, recipients_over_http_count_without_names,

@@ -20,6 +20,7 @@
   PublishedImage, Landing, read_header  ranges, over a transport of your own
   Reference, Progress, Outcome, Status, Access, recipient_named  what an owner tells and is told
   Error, ErrorCode                   what went wrong: help(tensorpull.ErrorCode) has each code with its cause and what to do
+  sign_reference, verify_reference   models that a key vouches for: SignedReference
   TLS                                certificates, and how to make them
   aio, messages, nvflare, flower     modules: asyncio, message structs of C++, NVIDIA FLARE, Flower
 """
@@ -39,6 +40,7 @@ from ._listing import Listing as Listing, list_tensors as list_tensors
 from ._native import Cursor as Cursor
 from ._options import recipient_named as recipient_named
 from ._session import Listener as Listener, Message as Message, Relayed as Relayed, Session as Session, Tunnelled as Tunnelled
+from ._proofs import SignedReference as SignedReference, sign_reference as sign_reference, verify_reference as verify_reference
 from ._stream import TensorStream as TensorStream, stream as stream
 from ._tls import TLS as TLS
 from ._trees import FlatTree as FlatTree, flatten as flatten, local_shards as local_shards, unflatten as unflatten

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from . import _native
 from ._changed import changes, confirmed, is_the_whole, receipt_of, take_smallest
@@ -15,6 +15,7 @@ from ._images import TensorRange
 from ._listing import Listing, as_published, chosen, chunk_of_header, difference, look, look_closely, looking, tie_as_published
 from ._log import logger, place, short
 from ._options import PER_REQUEST_TIMEOUT, RETRIES, newest, pull_settings, whole, within
+from ._proofs import SignedReference, only_for_all, over_proved
 from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout, web_settings
 from ._slices import Slice, sliced
 from ._tensors import FLOATING, Tensors, convert_into, empty_like, numpy_maker, torch_maker
@@ -33,7 +34,7 @@ class NoDifference(Exception):
 
 def download_tensors(
     address: Addresses,
-    ref_id: str = "",
+    ref_id: Union[str, SignedReference] = "",
     per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
     chunk_size: Optional[int] = None,
     progress: Tell = None,
@@ -116,6 +117,9 @@ def download_tensors(
     Tied tensors (one tensor under several names) are tied again. New tensors come in the order in which they were published; of a tree, under dotted names, and
     `unflatten` makes the tree of them. "bad_frame": the owner's metadata of order, ties or tree contradicts its tensors.
 
+    Whom to believe: nobody, if `ref_id` is a `SignedReference` (`verify_reference`). Each group of bytes is proved as it lands, from one address after the other; one that lies is named in the log, and the
+    next one goes on. ValueError for arguments that ask for less than all of it.
+
     How long it takes:
       timeout              seconds for all of it, whatever happens meanwhile; then "timed_out", and the owner is told; None: no limit. A name that is resolved is waited for
       wait                 seconds without anything that comes: for an owner that is not there yet, is started again, or has fallen silent; then "timed_out". It is tried every 2 s at
@@ -145,6 +149,19 @@ def download_tensors(
     Raises `Error`; what `abort` or `progress` raises; TypeError and ValueError for arguments that make no sense.
     """
     address, names, matching = kept(address), kept(names), kept(matching)
+    if isinstance(ref_id, SignedReference):
+        only_for_all(
+            address, subset=(subset, False), names=(names, None), matching=(matching, None), version=(version, None), unverified=(unverified, False), believe=(believe, False), digest=(digest, None),
+            bearer=(bearer, None), connections=(connections, 1), base=(base, None), cursor=(cursor, None), adapt=(adapt, False), chunk_size=(chunk_size == 0, False),
+        )  # fmt: skip
+        signed, told = ref_id, throughout(progress, [*addresses_of(address)])
+        with within(timeout, wait, abort, address) as heard:
+            got, source = over_proved(address, ssl, signed, lambda proved: pull(
+                proved, signed.reference, per_request_timeout, chunk_size, told, heard, framework=framework, out=out, max_bytes=max_bytes, max_header_bytes=max_header_bytes, max_tensors=max_tensors,
+                progress_interval=progress_interval, recipient=recipient, window=window, retries=retries, atomic=atomic,
+            ), told)  # fmt: skip
+        logger.info("%s downloaded from %s and proved: %d bytes", short(signed.reference), place(source), got.receipt.bytes)
+        return got
     if base is not None and any(map(is_url, addresses_of(address))):
         raise ValueError("base is not for URLs: a web server is asked for a whole file")
     if cursor is None and not isinstance(address, str) and out is not None and not subset and names is None and base is None and not atomic and not adapt:

@@ -8,14 +8,15 @@ from typing import Any, Optional, Tuple, Union
 from . import _native
 from ._log import logger, place, short
 from ._options import PER_REQUEST_TIMEOUT, RETRIES, PullSettings, most_on_disk, newest, pull_settings, within
-from ._route import Addresses, connections_to, kept, over_addresses, throughout, web_settings
+from ._proofs import SignedReference, has_it, only_for_all, over_proved
+from ._route import Addresses, addresses_of, connections_to, kept, over_addresses, throughout, web_settings
 from ._tls import TLS
 from ._types import Abort, FileOptions, Receipt, Tell
 
 
 def download_file(
     address: Addresses,
-    ref_id: str,
+    ref_id: Union[str, SignedReference],
     path: Union[str, bytes, "os.PathLike[str]"],
     *,
     resume: bool = True,
@@ -53,21 +54,34 @@ def download_file(
     From a URL (`ref_id` is "", or a `Reference`, and then its version is compared) any safetensors file lands. A part is gone on with if it is of the same URL, or of the
     version that is asked for. A file that is there already is refused, or replaced with `overwrite`.
 
+    A `SignedReference` as of `download_tensors`.
+
     The others are those of `download_tensors`, and its errors. One process at a time may have the part ("io", `errno.EAGAIN`; where there are no locks on files, a
     warning in the log). Cost: the bytes are hashed as they arrive, and what is resumed is read once.
     """
     address = kept(address)
-    told = throughout(progress, address)
+    signed = ref_id if isinstance(ref_id, SignedReference) else None
+    if signed is not None:
+        only_for_all(
+            address, version=(version, None), unverified=(unverified, False), believe=(believe, False), digest=(digest, None), bearer=(bearer, None), connections=(connections, 1), chunk_size=(chunk_size == 0, False)
+        )  # fmt: skip
+    ref = ref_id if not isinstance(ref_id, SignedReference) else ref_id.reference
+    told = throughout(progress, address if signed is None else [*addresses_of(address)])
     at_a_time = connections_to(address, connections, chunk_size)
-    web = web_settings(address, ref_id, digest, bearer, recipient)
+    web = web_settings(address, ref, digest, bearer, recipient)
     with within(timeout, wait, abort, address) as heard:
         how: FileOptions = {
             "resume": resume, "overwrite": overwrite, "max_bytes": max_bytes, "per_request_timeout": per_request_timeout, "chunk_size": chunk_size, "progress_interval": progress_interval, "version": version,
             "recipient": recipient, "window": window, "retries": retries, "unverified": unverified, "believe": believe, "progress": told, "abort": heard,
         }  # fmt: skip
-        _settings(ref_id, path, **how)  # what makes no sense is said first
-        receipt, source = over_addresses(address, ssl, lambda route: pull_into_file(route, ref_id, path, **how), web, told, at_a_time)
-    logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), receipt.bytes, receipt.outcome)
+        _settings(ref, path, **how)  # what makes no sense is said first
+        if signed is not None and not (resume and has_it(path, signed)):
+            receipt, source = over_proved(address, ssl, signed, lambda proved: pull_into_file(proved, signed.reference, path, **how), told)
+        else:
+            if signed is not None:
+                how["overwrite"] = False  # what is there is proved, and what an owner had in its stead would not be
+            receipt, source = over_addresses(address, ssl, lambda route: pull_into_file(route, ref, path, **how), web, told, at_a_time)
+    logger.info("%s downloaded from %s: %d bytes, %s", short(ref), place(source), receipt.bytes, receipt.outcome)
     return receipt
 
 

@@ -30,7 +30,8 @@ def takes_what(call: Callable[..., Any], *but: str) -> Callable[[_Method], _Meth
 
     def said(method: _Method) -> _Method:
         whole = inspect.signature(call)
-        taken = [option for option in whole.parameters.values() if option.name not in but]
+        own = inspect.signature(method).parameters  # what it declares itself may be of fewer types
+        taken = [option.replace(annotation=own.get(option.name, option).annotation) for option in whole.parameters.values() if option.name not in but]
         method.__signature__ = whole.replace(parameters=[inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *taken])  # type: ignore[attr-defined]
         method.__annotations__ = {option.name: option.annotation for option in taken} | {"return": whole.return_annotation}
         return method

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import secrets
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from . import _native
 from ._changed import digests_said
@@ -85,8 +85,10 @@ def publish(
     known: Optional[Mapping[str, str]] = None,
     narrow: bool = False,
     copy: bool = False,
+    trees: Optional[List[Any]] = None,
 ) -> Reference:
-    """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`. `known`: digests and a difference that are there already, as the metadata says them."""
+    """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`. `known`: digests and a difference that are there already, as the metadata says them. `trees`: gets the
+    tree that proves what is published."""
     chunk_size = whole(chunk_size, "chunk_size", _native.max_chunk_bytes)
     if metadata is not None and not isinstance(metadata, Mapping):
         raise TypeError(f"metadata is a dict of str; not {metadata!r}")
@@ -143,6 +145,8 @@ def publish(
         how.settled = lambda values: settled(as_outcome(values))
     if progress is not None:
         how.progress = lambda event: progress(Progress(*event[:9])._replace(name=called.get(event[2], "")))
+    if trees is not None:
+        trees.append(_native.ProofTree(described.described, list(pairs.items())))
     digits, version, fingerprint, nbytes = add(described.described, list(pairs.items()), described.keep, how)
     for ref, coded in beside.items():
         publish_coded(add, ref, coded, digits)

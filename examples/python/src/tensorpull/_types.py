@@ -143,6 +143,8 @@ class Reference(str):
     nbytes: int
     chunk_size: int
     _beside = ""  # the IDs of differences that are published beside it
+    root = ""  #: of what was published with `proofs=True`: the BLAKE3, as `b3sum` prints it
+    _tree = ""  # of the tree that proves it
 
     def __new__(cls, text: str, version: int = 0, fingerprint: int = 0, nbytes: int = 0, chunk_size: int = 2097152) -> "Reference":
         if version and len(text) == 32:
@@ -155,7 +157,8 @@ class Reference(str):
         return made
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return type(self), (str(self), self.version, self.fingerprint, self.nbytes, self.chunk_size)
+        proved = {"root": self.root, "_tree": self._tree} if self.root else None
+        return type(self), (str(self), self.version, self.fingerprint, self.nbytes, self.chunk_size), proved
 
     def __str__(self) -> str:
         return str.__str__(self)

@@ -2,8 +2,7 @@
 // pulled like any other.
 #pragma once
 
-#include <tensorpull/core/ids.hpp>
-#include <tensorpull/core/sha256.hpp>
+#include <tensorpull/core/derived_id.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/image/read_range.hpp>
@@ -63,24 +62,11 @@ result<void> for_each_block(const image_schema& schema, F f) noexcept {
 
 }  // namespace detail
 
-/// The ID under which the difference from another version to `whole` can be published. A recipient that knows `whole`
-/// and has that version finds it without a second reference. It is as secret as the ID of `whole`: the first half of a
-/// SHA-256 of it. `from_version`: of the recipient's image; both versions are those of verifiable images.
+/// The ID under which the difference from another version to `whole` can be published (derived_id). A recipient that
+/// knows `whole` and has that version finds it without a second reference. `from_version`: of the recipient's image;
+/// both versions are those of verifiable images.
 constexpr ref_id difference_id(const reference& whole, std::uint64_t from_version) noexcept {
-  std::array<std::byte, 48> text{};
-  constexpr std::string_view what = "tpdifference";  // and zeros, so that no other hash of an ID is the same
-  for (std::size_t i = 0; i < what.size(); ++i) text[i] = static_cast<std::byte>(what[i]);
-  store_le64(&text[16], whole.id.high);
-  store_le64(&text[24], whole.id.low);
-  store_le64(&text[32], whole.version);
-  store_le64(&text[40], from_version);
-  sha256_hash hash;
-  hash.update(text);
-  const sha256_value all = hash.value();
-  std::array<std::byte, 16> half{};
-  std::copy_n(all.begin(), 16, half.begin());
-  const ref_id made{load_le64(&half[0]), load_le64(&half[8])};
-  return made ? made : ref_id{1, 1};
+  return derived_id("tpdifference", whole, from_version);
 }
 /// How the difference from that version to `whole` is published: under this ID, and beside `whole`, whose budgets do
 /// not end while somebody takes the difference.

@@ -3,6 +3,7 @@
 // root.
 #pragma once
 
+#include <tensorpull/core/derived_id.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/satellites/proofs/blake3_lanes.hpp>
@@ -56,6 +57,10 @@ class level_name {
  private:
   char text_[9];
 };
+
+/// The ID under which the tree of a model can be published (derived_id), so that all owners of the model have its tree
+/// under one reference.
+constexpr ref_id proof_tree_id(const reference& model) noexcept { return derived_id("tpproof", model, 0); }
 
 namespace detail {
 /// The state of a group's hash: 32 bytes for each of the levels between a chunk and the largest group.

@@ -34,6 +34,7 @@ struct proof_options {
   /// Memory of the values of groups at most. They are of the finest level that fits: with 4 KiB, groups are a 64th to a
   /// 128th of the image, and of 64 KiB at least. A group of wrong bytes is the most that lands.
   std::uint64_t most_bytes = 4096;
+  std::uint64_t* wrong = nullptr;  ///< also set to proved_receipt::wrong, whether the pull completes or not; none: not
 };
 
 /// A pull's end, and which owners were not believed.
@@ -113,6 +114,7 @@ result<proved_receipt> pull_proved(std::span<Where, Sources> from, const proved_
   if (of.model.fingerprint != 0 && to.fingerprint() != 0 && of.model.fingerprint != to.fingerprint())
     return failure(errc::schema_mismatch);
   proved_receipt out;
+  if (how.wrong != nullptr) *how.wrong = 0;
   std::optional<proof> by;
   std::optional<proved<Consumer>> checked;
   std::optional<error> first;
@@ -159,6 +161,7 @@ result<proved_receipt> pull_proved(std::span<Where, Sources> from, const proved_
     if (detail::is_own_fault(why)) break;
     if (why == errc::digest_mismatch && !(checked && checked->refused()))
       out.wrong |= std::uint64_t{1} << std::min<std::size_t>(i, 63);
+    if (how.wrong != nullptr) *how.wrong = out.wrong;
   }
   if (checked) {
     checked->give_up(*first);

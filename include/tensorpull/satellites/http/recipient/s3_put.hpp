@@ -38,7 +38,7 @@ struct s3_put_receipt {
   std::uint64_t bytes = 0;  ///< of the image
   std::uint64_t sent = 0;  ///< those of parts that the store did not have
   std::uint64_t digest = 0;  ///< XXH3-64 of the image
-  std::uint32_t parts = 0;
+  std::uint32_t parts = 0;  ///< how many there were
 };
 
 namespace detail {

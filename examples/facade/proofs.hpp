@@ -1,0 +1,49 @@
+// Pulls that are proved, over any link (satellites/proofs): for the tools and for Python.
+#pragma once
+
+#include "consumer.hpp"
+
+#include <tensorpull/satellites/proofs/proved_pull.hpp>
+#include <tensorpull/system/host_platform.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace tensorpull::facade {
+
+/// Pulls from one of several places.
+using pull_from = std::function<result<receipt>(const reference&, any_consumer&, const pull_options&)>;
+
+/// What pull_proved() takes as its network.
+struct proved_net {
+  struct parts {
+    using platform = host_platform;
+  };
+  template <consumer Consumer>
+  static result<receipt> pull(const pull_from& from, const reference& ref, Consumer& to,
+                              const pull_options& options) noexcept {
+    consumer_for as(to);
+    return from(ref, as, options);
+  }
+};
+
+/// pull_proved(), from one place after the other: as long as others are left, one of them is tried again once.
+inline result<proved_receipt> pull_proved_from(std::span<const pull_from> all, const proved_reference& of,
+                                               any_consumer& to, const proof_options& how,
+                                               const pull_options& options) {
+  std::vector<pull_from> each;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    each.push_back([&pull = all[i], last = i + 1 == all.size()](const reference& ref, any_consumer& into,
+                                                                const pull_options& given) {
+      pull_options with = given;
+      if (!last) with.retry.retries = std::min<std::uint32_t>(with.retry.retries, 1);
+      return pull(ref, into, with);
+    });
+  return pull_proved<proved_net>(std::span(each), of, to, how, options);
+}
+
+}  // namespace tensorpull::facade
