@@ -41,7 +41,7 @@ BREAKAGES = [
     ("consumers/average/update_weights.hpp", "of.norms[i] <= most || !std::isfinite(of.norms[i]) ? 1 :", "!(of.norms[i] > most) ? 1 :", "consumers/weighing", "*Bad_weights*"),
     # image, chunking, integrity
     ("image/arrange.hpp", "pairs[i].text_bytes = json_length(pairs[i].value);", "pairs[i].text_bytes = 0;", "image/header", "*metadata_before_it*"),
-    ("image/header.hpp", "if (pair.text_bytes != pair.value.size()) {", "if (true) {", "image/header", "*metadata_before_it*"),
+    ("image/header.hpp", "return counted != 0 && counted == pair.value.size();", "return false;", "image/header", "*metadata_before_it*"),
     ("image/arrange.hpp", 'entry.name == "__metadata__"', 'entry.name == "__metadata"', "image/arrange:image/dynamic", "*"),
     ("image/arrange.hpp", "if (!is_utf8(entry.name)) return", "if (false) return", "image/arrange:image/dynamic", "*"),
     ("image/arrange.hpp", "if (pairs[i].key == pairs[i - 1].key) return", "if (false) return", "image/arrange:image/dynamic", "*"),
