@@ -105,8 +105,8 @@ safetensors file. The token is that of --bearer-file or HF_TOKEN, or the one tha
       --json           the outcome as a JSON object on standard output:
                          {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "believed", "bytes",
                           "total_bytes", "resumed_bytes", "received_bytes", "difference_bytes", "chunks", "resumable", "seconds",
-                          "wrong_senders"}, and "files" of a directory, "commit" of a hub's, "root", "federation", "round" and "note" of what is
-                          signed
+                          "wrong_senders"}, and "files" of a directory, "commit" of a hub's,
+                          "root", "federation", "round" and "note" of what is signed
                          {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}, and "refused" of what is signed:
                           "signature", "revoked", "federation", "round" or "expires"
                        "difference_bytes": what of the received bytes was a difference to --base, or tensors that have changed since;
