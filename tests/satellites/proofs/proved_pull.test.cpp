@@ -63,6 +63,9 @@ TEST(ProvedPull, A_model_is_proved_with_any_memory_for_its_proof) {
   landing here;
   EXPECT_EQ(code_of(here.pull(owners, {}, {.most_bytes = 63})), errc::invalid_argument);
 }
+// What a recipient needs besides the memory of a pull that compares a digest.
+static_assert(sizeof(tp::proved<tp::land>) + tp::proof_options{}.most_bytes <= 4096);
+
 TEST(ProvedPull, A_liar_is_named_and_the_next_one_goes_on_behind_what_is_right) {
   for (const std::uint64_t at : {std::uint64_t{0}, group - 200, group, 5 * group + 17, bytes - 1}) {
     const model lie = changed_at({at});

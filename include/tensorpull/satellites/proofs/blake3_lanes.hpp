@@ -54,9 +54,9 @@ template <class Lanes>
                                               std::uint64_t first, bool counted, std::uint32_t flags,
                                               std::uint32_t first_flags, std::uint32_t last_flags) noexcept {
   constexpr std::size_t n = sizeof(Lanes) / 4, vectors = 16 / n;
-  Lanes cv[8], low{}, high{};
-#pragma GCC unroll 8
-  for (std::size_t i = 0; i < 8; ++i) cv[i] = Lanes{} + initial[i];
+  // not in a loop, behind which g++ -O3 takes them for uninitialized
+  Lanes low{}, high{}, cv[8]{Lanes{} + initial[0], Lanes{} + initial[1], Lanes{} + initial[2], Lanes{} + initial[3],
+                             Lanes{} + initial[4], Lanes{} + initial[5], Lanes{} + initial[6], Lanes{} + initial[7]};
   if (counted)
     for (std::size_t i = 0; i < n; ++i) {
       low[i] = static_cast<std::uint32_t>(first + i);

@@ -31,9 +31,9 @@ struct proved_reference {
 
 /// How a pull is proved.
 struct proof_options {
-  /// Memory of the values of groups at most. They are of the finest level that fits: with 4 KiB, groups are a 64th to a
-  /// 128th of the image, and of 64 KiB at least. A group of wrong bytes is the most that lands.
-  std::uint64_t most_bytes = 4096;
+  /// Memory of the values of groups at most. They are of the finest level that fits: with 2 KiB, groups are a 32nd to a
+  /// 64th of the image, and of 64 KiB at least. A group of wrong bytes is the most that lands.
+  std::uint64_t most_bytes = 2048;
   std::uint64_t* wrong = nullptr;  ///< also set to proved_receipt::wrong, whether the pull completes or not; none: not
 };
 
@@ -104,7 +104,7 @@ result<proof> download_proof(Where&& where, const proved_reference& of, const pr
 /// Errors: the first owner's, if none could do it, and `options.cursor` still counts what is proved;
 /// not_verifiable: some tensors are asked for by name; schema_mismatch: the reference states another schema than the
 /// consumer takes; cancelled, io, disk_full, out_of_memory, invalid_argument: at once. Memory: the values
-/// (proof_options), 2.2 KiB, and a slice of 4 KiB if an owner is replaced. Cost: a pass of BLAKE3; what has landed is
+/// (proof_options), 2 KiB, and a slice of 4 KiB if an owner is replaced. Cost: a pass of BLAKE3; what has landed is
 /// hashed again if an owner is replaced.
 template <class Net, class Where, std::size_t Sources, consumer Consumer>
 result<proved_receipt> pull_proved(std::span<Where, Sources> from, const proved_reference& of, Consumer& to,
