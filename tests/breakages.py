@@ -95,6 +95,8 @@ BREAKAGES = [
     ("consumers/land.hpp", "if (good) to_.complete();", "", "tensors/tied", "*"),
     ("consumers/average/detail/weighted_sums.hpp", "    to_.complete();\n", "", "tensors/tied", "*"),
     ("consumers/average/detail/weighted_sums.hpp", "if (x != old && !(std::isnan(x) && std::isnan(old))) bad =", "bad =", "consumers/average_of_differences", "*unless_the_base*"),
+    ("consumers/average/detail/updates.hpp", "begun_ = end > data_start_;", "", "consumers/weighted_average", "*"),
+    ("consumers/average/detail/updates.hpp", "      place_ += skipped;\n", "", "consumers/counted_once", "*"),
     ("consumers/average/detail/updates.hpp", "bool refuse_no_numbers = true;", "bool refuse_no_numbers = false;", "consumers/average_of_differences", "*unless_the_base*"),
     ("messages/tensor_decomposer.hpp", "if (options.id && size.published > 1)", "if (false)", "messages/tensor_decomposer", "*One_ID_is_for_one_set"),
     ("messages/tensors_of.hpp", "whole_.complete();", "", "messages/tensor_decomposer", "*ties*"),

@@ -54,8 +54,6 @@ BREAKAGES = [
     ("satellites/differences/widened.hpp", "if (!is_scale(scale)) return failure(errc::value_out_of_range, taken_, t.name);", "", "satellites/differences/widened", "*What_lies*"),
     ("satellites/differences/detail/step_layout.hpp", "if (in_order && t.begin < before) return failure(errc::unsupported_layout, t.begin, t.name);", "(void)in_order;", "satellites/differences/widened", "*another_order*"),
     ("consumers/average/detail/updates.hpp", "if (!begun_ && offset >= data_start_) place_ = offset - data_start_ - carried_;", "", "satellites/differences/widened", "*bit_by_bit*:*where_an_update_stopped*"),
-    ("consumers/average/detail/updates.hpp", "begun_ = end > data_start_;", "", "satellites/differences/widened", "*bit_by_bit*:*where_an_update_stopped*"),
-    ("consumers/average/detail/updates.hpp", "      place_ += skipped;\n", "", "satellites/differences/widened", "*where_an_update_stopped*"),
     ("consumers/average/weighted_average.hpp", "any_tensor_order = Partial != partial_updates::divide_by_reached;", "any_tensor_order = true;", "satellites/differences/widened", "*another_order*"),
     ("satellites/differences/widened.hpp", "hashing_ = false;\n    header_.emplace", "header_.emplace", "satellites/differences/widened", "*begins_anew*"),
     ("satellites/differences/widened.hpp", "if (d.data_start > ours().header_bytes + most_metadata_bytes) return", "if (false) return", "satellites/differences/widened", "*more_metadata*"),
