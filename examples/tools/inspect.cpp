@@ -78,14 +78,6 @@ class tensor_hasher {
   std::vector<std::byte> buffer_ = std::vector<std::byte>(1 << 20);
 };
 
-std::string hex_text(const tp::sha256_value& bytes) {
-  std::string out;
-  for (const std::byte octet : bytes)
-    (out += "0123456789abcdef"[std::to_integer<unsigned>(octet >> 4)]) +=
-        "0123456789abcdef"[std::to_integer<unsigned>(octet & std::byte{15})];
-  return out;
-}
-
 std::vector<std::size_t> in_image_order(const tp::image_schema& schema) {
   std::vector<std::size_t> order(schema.tensor_count);
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -159,11 +159,6 @@ tp::result<tp::receipt> bring_proved(const wanted_proof& wanted, facade::any_con
   return done->last;
 }
 
-std::string hex_digits(const std::array<std::byte, 32>& bytes) {
-  std::string text;
-  tp::detail::put_hex(bytes, text);
-  return text;
-}
 tp::result<std::array<std::byte, 32>> blake3_of_file(const std::string& path, const tp::stop_token& stop) {
   auto file = tp::positioned_file::open(path);
   if (!file) return tp::failure(file.error());
@@ -179,7 +174,7 @@ std::string b3sum_line(std::string_view path, const std::array<std::byte, 32>& d
     else if (c == '\n') name += "\\n";
     else name += c;
   }
-  return (name == path ? "" : "\\") + hex_digits(digest) + "  " + name + "\n";
+  return (name == path ? "" : "\\") + hex_text(digest) + "  " + name + "\n";
 }
 tp::result<std::string> b3sum_of_directory(const std::string& path, const tp::stop_token& stop) {
   std::error_code failed;

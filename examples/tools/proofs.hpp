@@ -84,8 +84,6 @@ struct wanted_proof {
 /// Pulls. Errors: as pull_proved.
 tp::result<tp::receipt> bring_proved(const wanted_proof& wanted, facade::any_consumer& to);
 
-/// Bytes as hexadecimal digits.
-std::string hex_digits(const std::array<std::byte, 32>& bytes);
 /// The BLAKE3 of a file. Errors: as positioned_file, and cancelled.
 tp::result<std::array<std::byte, 32>> blake3_of_file(const std::string& path, const tp::stop_token& stop);
 /// The line that `b3sum` prints for a file of this name and digest, and `b3sum -c` reads.

@@ -260,7 +260,7 @@ void check_output(choices& c) {
   if (c.chunk == 0) throw option_error("a directory is not fetched in one chunk: --chunk 0 has no meaning for it");
 }
 
-/// What is signed is proved as it lands: options that ask for less have no meaning.
+/// A signed model is proved as it lands: options that ask for less have no meaning.
 void check_trust(const std::vector<std::string>& words, const choices& c) {
   if (!c.b3sum.empty() && !tp::is_utf8(c.output))
     throw option_error("--b3sum: the name of the output is not UTF-8, which b3sum -c wants");
@@ -820,7 +820,7 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     out.add("seconds", line.seconds());
     out.add("wrong_senders", std::span<const std::string>(wrong));
     if (c.is_signed() && done.how) {
-      if constexpr (TENSORPULL_TOOLS_PROOFS) out.add("root", hex_digits(c.known.root));
+      if constexpr (TENSORPULL_TOOLS_PROOFS) out.add("root", hex_text(c.known.root));
       out.add("federation", c.known.federation);
       out.add("round", c.known.round);
       out.add("note", c.known.note);

@@ -639,7 +639,7 @@ class sender {
                          {"digest", formatted("%016llx", wide(refs_[i].version))}};
         if (!http_.empty()) line.add("url", url_of(i));
         if constexpr (TENSORPULL_TOOLS_PROOFS) {
-          if (choices_.proofs) line.add("root", hex_digits(trees_[i].root));
+          if (choices_.proofs) line.add("root", hex_text(trees_[i].root));
           if (sign_) line.add("signed", signed_name(i)), line.add("expires", choices_.signing.expires);
         }
         print(line);

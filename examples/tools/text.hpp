@@ -3,6 +3,7 @@
 
 #include "jobs/federated/text.hpp"
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/image/utf8.hpp>
 
 #include <algorithm>
@@ -17,6 +18,12 @@ namespace tools {
 
 using federated::formatted;
 using federated::wide;
+
+/// The bytes of a digest, two hexadecimal digits for each.
+template <class Digest>
+std::string hex_text(const Digest& digest) {
+  return std::string(tensorpull::detail::hex_digits(digest).view());
+}
 
 /// "1.2 GiB"
 inline std::string bytes_text(double bytes) {

@@ -23,11 +23,7 @@
 namespace tensorpull::python {
 namespace {
 
-std::string hex_of(const blake3_value& value) {
-  std::string text;
-  detail::put_hex(value, text);
-  return text;
-}
+std::string hex_of(const blake3_value& value) { return std::string(detail::hex_digits(value).view()); }
 std::string digits_with_version(const reference& ref) {
   if (!ref.id) return {};
   const auto digits = to_digits(ref);

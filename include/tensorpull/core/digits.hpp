@@ -41,6 +41,18 @@ constexpr digits_text<16> hex_digits(std::uint64_t word) noexcept {
   return text;
 }
 
+/// The digits of an array of bytes, two for each.
+template <template <class, std::size_t> class Array, std::size_t Bytes>
+constexpr digits_text<2 * Bytes> hex_digits(const Array<std::byte, Bytes>& bytes) noexcept {
+  digits_text<2 * Bytes> text{};
+  for (std::size_t i = 0; i < Bytes; ++i) {
+    const auto value = std::to_integer<std::uint64_t>(bytes[i]);
+    text.characters[2 * i] = hex_digit(value >> 4);
+    text.characters[2 * i + 1] = hex_digit(value);
+  }
+  return text;
+}
+
 /// The number that 1 to 16 digits of either case spell, and nothing else.
 constexpr optional<std::uint64_t> hex_number(std::string_view text) noexcept {
   if (text.empty() || text.size() > 16) return {};

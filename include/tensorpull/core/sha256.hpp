@@ -2,9 +2,9 @@
 // others state: web servers, callers, files of checksums. The library's own digests are XXH3-64.
 #pragma once
 
+#include <tensorpull/core/detail/block_input.hpp>
 #include <tensorpull/core/digest_kind.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -22,25 +22,14 @@ class sha256_hash {
   static constexpr digest_kind kind = digest_kind::none;
 
   constexpr void update(std::span<const std::byte> bytes) noexcept {
-    const std::size_t held = length_ % 64;
-    length_ += bytes.size();
-    if (held != 0) {
-      const std::size_t n = std::min(bytes.size(), 64 - held);
-      std::copy_n(bytes.data(), n, block_.data() + held);
-      bytes = bytes.subspan(n);
-      if (held + n < 64) return;
-      compress(block_.data());
-    }
-    for (; bytes.size() >= 64; bytes = bytes.subspan(64)) compress(bytes.data());
-    std::copy_n(bytes.data(), bytes.size(), block_.data());
+    input_.update(bytes, [this](const std::byte* block) noexcept { compress(block); });
   }
   constexpr sha256_value value() const noexcept {
     sha256_hash last = *this;
-    const std::uint64_t bits = length_ * 8;
-    std::array<std::byte, 72> end{std::byte{0x80}};
-    const std::size_t held = length_ % 64, zeros = (held < 56 ? 55 : 119) - held;
-    for (std::size_t i = 0; i < 8; ++i) end[1 + zeros + i] = static_cast<std::byte>(bits >> (56 - 8 * i) & 0xff);
-    last.update(std::span(end).first(1 + zeros + 8));
+    const auto put = [](std::uint64_t bits, std::byte* to) noexcept {
+      for (std::size_t i = 0; i < 8; ++i) to[i] = static_cast<std::byte>(bits >> (56 - 8 * i) & 0xff);
+    };
+    last.input_.end(put, [&](const std::byte* block) noexcept { last.compress(block); });
     sha256_value out{};
     for (std::size_t i = 0; i < 32; ++i)
       out[i] = static_cast<std::byte>(last.state_[i / 4] >> (24 - 8 * (i % 4)) & 0xff);
@@ -97,8 +86,7 @@ class sha256_hash {
 
   std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<std::byte, 64> block_{};
-  std::uint64_t length_ = 0;
+  detail::block_input input_{};
 };
 
 }  // namespace tensorpull

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/consumers/detail/passed_on.hpp>
 #include <tensorpull/satellites/proofs/proof_tree.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
@@ -21,12 +22,15 @@ namespace tensorpull {
 /// proved before (proved_prefix), or at the beginning; behind anything else it fails (not_verifiable), as a pull of
 /// some tensors by name does. Memory: 2 KiB. Cost: one pass of BLAKE3 over what lands.
 template <consumer Consumer, class Chunks = detail::blake3::by_lanes>
-class proved {
+class proved : public detail::passed_on<Consumer> {
+  using detail::passed_on<Consumer>::to_;
+
  public:
   static constexpr bool irrevocable = false;
 
   /// Borrows both. `there`: bytes in the consumer's memory that are proved, whole groups; a pull may begin behind them.
-  proved(Consumer& to, const proof& by, std::uint64_t there = 0) noexcept : to_(to), by_(by), there_(there) {}
+  proved(Consumer& to, const proof& by, std::uint64_t there = 0) noexcept
+      : detail::passed_on<Consumer>(to), by_(by), there_(there) {}
 
   /// For a pull from another owner with the same consumer. `there`: as above. `last`: the consumer is abandoned if that
   /// fails, too; otherwise it stays open, and its begin() is called again.
@@ -44,8 +48,6 @@ class proved {
   /// Whether it was the consumer that ended the last pull: whatever its error is, it is no owner's lie.
   bool refused() const noexcept { return refused_; }
 
-  std::uint64_t fingerprint() const noexcept { return to_.fingerprint(); }
-  const image_schema* schema() const noexcept { return to_.schema(); }
   result<void> begin(const description& d) noexcept {
     if (d.data_start == 0) return failure(errc::not_verifiable);
     refused_ = false;
@@ -107,24 +109,6 @@ class proved {
     if (why.code == errc::digest_mismatch) why.code = errc::wrong_payload;
     to_.abandon(why);
   }
-  /// As the consumer's, if it has one; so below.
-  source_view read_back() const noexcept
-    requires requires(const Consumer& c) { c.read_back(); }
-  {
-    return to_.read_back();
-  }
-  /// As the consumer's.
-  bool looked() const noexcept
-    requires requires(const Consumer& c) { c.looked(); }
-  {
-    return to_.looked();
-  }
-  /// Tells the consumer.
-  void confirmed() noexcept
-    requires requires(Consumer& c) { c.confirmed(); }
-  {
-    to_.confirmed();
-  }
 
  private:
   using hash_type = detail::group_hash<Chunks>;
@@ -145,7 +129,6 @@ class proved {
     refused_ = !answer;
     return answer;
   }
-  Consumer& to_;
   const proof& by_;
   hash_type hash_{};
   std::uint64_t there_, proved_ = 0, hashed_ = 0;

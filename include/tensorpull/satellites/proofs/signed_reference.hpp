@@ -46,12 +46,6 @@ constexpr bool has_visible_text(std::string_view text) noexcept {
     if (c < ' ' || c > '~') return false;
   return true;
 }
-inline void put_hex(std::span<const std::byte> bytes, std::string& to) {
-  for (const std::byte b : bytes) {
-    to += hex_digit(std::to_integer<unsigned>(b) >> 4);
-    to += hex_digit(std::to_integer<unsigned>(b));
-  }
-}
 /// Exactly these lower-case digits. False: the text is something else.
 inline bool take_hex(std::string_view text, std::span<std::byte> bytes) noexcept {
   if (text.size() != 2 * bytes.size()) return false;
@@ -74,15 +68,13 @@ inline std::string claims_text(const reference_claims& c) {
     ((text += '\n') += name) += ' ';
     text += value;
   };
-  std::string root;
-  put_hex(c.of.root, root);
   line("federation", c.federation);
   line("round", decimal(c.round).view());
   line("expires", decimal(c.expires).view());
   line("model", to_digits(c.of.model).view());
   line("schema", hex_digits(c.of.model.fingerprint).view());
   line("tree", to_digits(c.of.tree).view());
-  line("root", root);
+  line("root", hex_digits(c.of.root).view());
   line("bytes", decimal(c.of.image_bytes).view());
   line("note", c.note);
   text += '\n';
@@ -160,7 +152,7 @@ inline result<std::string> sign_reference(const reference_claims& claims, const 
       return failure(errc::out_of_memory);
     }
     text += "signature ";
-    detail::put_hex(signature, text);
+    text += detail::hex_digits(signature).view();
     text += '\n';
     return text;
   } catch (const std::bad_alloc&) {

@@ -242,7 +242,7 @@ def _in_library_of(old: Any, value: Any) -> Any:
 
 
 def _difference(new: Any, old: Any) -> Any:
-    """What is no number in the old model has no difference: there it is the new value."""
+    """A value that is no number in the old model has no difference: there it is the new value."""
     if _is_whole(old) and _is_whole(new):
         (high, low), (old_high, old_low) = _halves(_int64(new)), _halves(_int64(old))
         offset = 2.0**63 * (_is_uint64(new) - _is_uint64(old))
@@ -251,7 +251,7 @@ def _difference(new: Any, old: Any) -> Any:
 
 
 def _step(difference: Any, old: Any) -> Any:
-    """A site's own difference, as _difference() has it. What is no number in the old model stays."""
+    """A site's own difference, as _difference() has it. A value that is no number in the old model stays."""
     library, was = _library(old), _wide(old)
     return library.where(library.isfinite(was), _wide(difference), was)
 

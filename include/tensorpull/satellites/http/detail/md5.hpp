@@ -3,16 +3,14 @@
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
+#include <tensorpull/core/detail/block_input.hpp>
 #include <tensorpull/core/digest_kind.hpp>
-#include <tensorpull/core/digits.hpp>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 namespace tensorpull::detail {
 
@@ -24,24 +22,12 @@ class md5_hash {
   static constexpr digest_kind kind = digest_kind::none;
 
   constexpr void update(std::span<const std::byte> bytes) noexcept {
-    const std::size_t held = length_ % 64;
-    length_ += bytes.size();
-    if (held != 0) {
-      const std::size_t n = std::min(bytes.size(), 64 - held);
-      std::copy_n(bytes.data(), n, block_.data() + held);
-      bytes = bytes.subspan(n);
-      if (held + n < 64) return;
-      compress(block_.data());
-    }
-    for (; bytes.size() >= 64; bytes = bytes.subspan(64)) compress(bytes.data());
-    std::copy_n(bytes.data(), bytes.size(), block_.data());
+    input_.update(bytes, [this](const std::byte* block) noexcept { compress(block); });
   }
   constexpr md5_value value() const noexcept {
     md5_hash last = *this;
-    const std::size_t held = length_ % 64, zeros = (held < 56 ? 55 : 119) - held;
-    std::array<std::byte, 72> end{std::byte{0x80}};
-    store_le64(&end[1 + zeros], length_ * 8);
-    last.update(std::span(end).first(1 + zeros + 8));
+    last.input_.end([](std::uint64_t bits, std::byte* to) noexcept { store_le64(to, bits); },
+                    [&](const std::byte* block) noexcept { last.compress(block); });
     md5_value out{};
     for (std::size_t i = 0; i < 16; ++i) out[i] = static_cast<std::byte>(last.state_[i / 4] >> (8 * (i % 4)) & 0xff);
     return out;
@@ -81,19 +67,7 @@ class md5_hash {
   }
 
   std::array<std::uint32_t, 4> state_{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476};
-  std::array<std::byte, 64> block_{};
-  std::uint64_t length_ = 0;
+  block_input input_{};
 };
-
-/// The digits of a digest, as entity tags and signatures have them.
-template <std::size_t Bytes>
-std::string hex_text(const std::array<std::byte, Bytes>& digest) {
-  std::string out;
-  for (const std::byte b : digest) {
-    out += hex_digit(std::to_integer<std::uint64_t>(b) >> 4);
-    out += hex_digit(std::to_integer<std::uint64_t>(b));
-  }
-  return out;
-}
 
 }  // namespace tensorpull::detail

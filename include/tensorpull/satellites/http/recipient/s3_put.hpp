@@ -2,6 +2,7 @@
 // libcurl 7.87.
 #pragma once
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/sha256.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/satellites/http/detail/base64.hpp>
@@ -241,7 +242,7 @@ class s3_upload final : http_taker {
   static void say_hash(http_line& l, std::string_view text) {
     sha256_hash h;
     h.update(std::as_bytes(std::span(text)));
-    l.add(("X-Amz-Content-Sha256: " + hex_text(h.value())).c_str());
+    l.add(("X-Amz-Content-Sha256: " + std::string(hex_digits(h.value()).view())).c_str());
   }
   std::string of_upload() const { return "uploadId=" + s3_encoded(id_, true); }
 
@@ -309,7 +310,7 @@ class s3_upload final : http_taker {
   }
   static bool is_md5(std::string_view etag, const md5_value& md5) {
     if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') etag = etag.substr(1, etag.size() - 2);
-    return same_but_for_case(etag, hex_text(md5));
+    return same_but_for_case(etag, hex_digits(md5).view());
   }
   template <class Hash>
   result<void> read_part(Hash& h, std::uint64_t number) const noexcept {
@@ -400,7 +401,8 @@ class s3_upload final : http_taker {
       l.set(CURLOPT_NOBODY, 1L);
       say_hash(l, {});
     });
-    const std::string etag = "\"" + hex_text(h.value()) + "-" + std::to_string(etags_.size()) + "\"";
+    const std::string etag = "\"" + std::string(hex_digits(h.value()).view()) + "-" + std::to_string(etags_.size()) +
+                             "\"";
     return ok && head_.length && *head_.length == total() && head_.etag.view() == etag;
   }
   /// Frees what the store holds: as far as it can be reached, and once.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/consumers/detail/passed_on.hpp>
 #include <tensorpull/core/sha256.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 
@@ -9,19 +10,19 @@ namespace tensorpull::detail {
 
 /// A consumer behind one that computes SHA-256, if a digest of that kind is to be compared.
 template <consumer Consumer>
-class sha256_checked {
+class sha256_checked : public passed_on<Consumer> {
+  using passed_on<Consumer>::to_;
+
  public:
   static constexpr bool irrevocable = Consumer::irrevocable;
 
-  explicit sha256_checked(Consumer& to) noexcept : to_(to) {}
+  explicit sha256_checked(Consumer& to) noexcept : passed_on<Consumer>(to) {}
   void expect(const sha256_value& digest) noexcept {
     expected_ = digest;
     checks_ = true;
   }
   bool verified() const noexcept { return verified_; }
 
-  auto fingerprint() const noexcept { return to_.fingerprint(); }
-  const image_schema* schema() const noexcept { return to_.schema(); }
   result<void> begin(const description& d) noexcept { return to_.begin(d); }
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     return to_.prepare(offset, length, out);
@@ -49,25 +50,9 @@ class sha256_checked {
     return to_.finish(with);
   }
   void abandon(const error& e) noexcept { to_.abandon(e); }
-  source_view read_back() const noexcept
-    requires requires(const Consumer& c) { c.read_back(); }
-  {
-    return to_.read_back();
-  }
-  bool looked() const noexcept
-    requires requires(const Consumer& c) { c.looked(); }
-  {
-    return to_.looked();
-  }
-  void confirmed() noexcept
-    requires requires(Consumer& c) { c.confirmed(); }
-  {
-    to_.confirmed();
-  }
 
  private:
   static constexpr bool reads_back = requires(const Consumer& c) { c.read_back(); };
-  Consumer& to_;
   sha256_hash hash_{};
   sha256_value expected_{};
   std::uint64_t hashed_ = 0;
