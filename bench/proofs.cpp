@@ -1,4 +1,5 @@
 // BLAKE3, and a pull over TCP whose groups are proved, beside one that compares a digest. Arguments: MiB, rounds.
+#include "image.hpp"
 #include "measure.hpp"
 
 #include <tensorpull/satellites/proofs/proved_pull.hpp>
@@ -6,7 +7,6 @@
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/host/owner.hpp>
 
-#include <sys/mman.h>
 
 #include <optional>
 
@@ -16,21 +16,7 @@ namespace {
 
 using net = pipeline<tensor_list, fixed_bytes<2_MiB>, tcp>;
 
-struct image {
-  explicit image(std::size_t bytes) : shape{bytes} {
-    void* const p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) std::abort();
-    (void)::madvise(p, bytes, MADV_HUGEPAGE);
-    memory = {static_cast<std::byte*>(p), bytes};
-    for (std::size_t i = 0; i < bytes; ++i) memory[i] = static_cast<std::byte>(i * 0x9e3779b97f4a7c15u >> 40);
-    const mutable_tensor_view view{.name = "w", .type = dtype::u8, .shape = shape, .data = memory.data()};
-    table.emplace(std::move(*dynamic_image::make(std::span(&view, 1))));
-  }
-  image(image&&) = delete;
-  std::array<std::uint64_t, 1> shape;
-  std::span<std::byte> memory;
-  std::optional<dynamic_image> table;
-};
+using image = bench::huge_image;
 
 template <class T>
 T must(result<T> r) {

@@ -1,5 +1,6 @@
 // A Unix socket beside a bare loop over one. Arguments: MiB, rounds. Prints a JSON object for each case: GiB a second.
 #include "alternatives/sockets.hpp"
+#include "image.hpp"
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
@@ -7,7 +8,6 @@
 #include <tensorpull/transports/host/owner.hpp>
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
-#include <sys/mman.h>
 #include <sys/un.h>
 
 #include <optional>
@@ -53,21 +53,7 @@ struct bare {
   int fd;
 };
 
-struct image {
-  explicit image(std::size_t bytes) : shape{bytes} {
-    void* const p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) std::abort();
-    (void)::madvise(p, bytes, MADV_HUGEPAGE);
-    memory = {static_cast<std::byte*>(p), bytes};
-    for (std::size_t i = 0; i < bytes; ++i) memory[i] = static_cast<std::byte>(i * 0x9e3779b97f4a7c15u >> 40);
-    const mutable_tensor_view view{.name = "w", .type = dtype::u8, .shape = shape, .data = memory.data()};
-    table.emplace(std::move(*dynamic_image::make(std::span(&view, 1))));
-  }
-  image(image&&) = delete;
-  std::array<std::uint64_t, 1> shape;
-  std::span<std::byte> memory;
-  std::optional<dynamic_image> table;
-};
+using image = bench::huge_image;
 
 /// An owner in a process of its own, and a session that pulls from it.
 template <class Transport, class Integrity>

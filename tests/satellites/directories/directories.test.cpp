@@ -4,6 +4,8 @@
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 
+#include "trees.hpp"
+
 #include "support/own_folder.hpp"
 #include "support/results.hpp"
 
@@ -28,14 +30,6 @@ namespace fs = std::filesystem;
 using tp::operator""_KiB;
 using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<4_KiB>, tp::loopback>;
 
-/// Paths, and what the files have.
-using tree = std::map<std::string, std::string>;
-
-std::string noise(std::size_t n, unsigned seed) {
-  std::string out(n, '\0');
-  for (char& c : out) c = static_cast<char>((seed = seed * 1'664'525 + 1'013'904'223) >> 24);
-  return out;
-}
 tree checkpoint() {
   return {{"config.json", "{\"layers\": 2}"},
           {"empty", ""},
@@ -49,16 +43,6 @@ void write(const fs::path& at, const tree& files) {
     fs::create_directories((at / name).parent_path());
     std::ofstream(at / name, std::ios::binary) << text;
   }
-}
-tree read(const fs::path& at) {
-  tree out;
-  if (fs::exists(at))
-    for (const auto& e : fs::recursive_directory_iterator(at))
-      if (!e.is_directory()) {
-        std::ifstream in(e.path(), std::ios::binary);
-        out[fs::relative(e.path(), at).string()] = {std::istreambuf_iterator<char>(in), {}};
-      }
-  return out;
 }
 
 class Directories : public testing::Test {

@@ -2,6 +2,8 @@
 // byte.
 #include <tensorpull/satellites/directories/receive_files.hpp>
 
+#include "trees.hpp"
+
 #include "support/own_folder.hpp"
 #include "support/results.hpp"
 
@@ -22,27 +24,10 @@ using namespace test;
 namespace fs = std::filesystem;
 using tp::errc;
 
-using tree = std::map<std::string, std::string>;
-
-std::string noise(std::size_t n, unsigned seed) {
-  std::string out(n, '\0');
-  for (char& c : out) c = static_cast<char>((seed = seed * 1'664'525 + 1'013'904'223) >> 24);
-  return out;
-}
 std::uint64_t digest_of(std::string_view text) {
   tp::xxh3_64 h;
   h.update(std::as_bytes(std::span(text)));
   return h.digest();
-}
-tree read(const fs::path& at) {
-  tree out;
-  if (fs::exists(at))
-    for (const auto& e : fs::recursive_directory_iterator(at))
-      if (!e.is_directory()) {
-        std::ifstream in(e.path(), std::ios::binary);
-        out[fs::relative(e.path(), at).string()] = {std::istreambuf_iterator<char>(in), {}};
-      }
-  return out;
 }
 
 /// Where the files are, and what was asked of it.

@@ -19,25 +19,8 @@ namespace hostile_sources_test {
 using namespace test;
 using namespace test::proved;
 
-constexpr std::uint64_t group = 64_KiB, bytes = 9 * group + 1234;
-const published& the_model() {
-  static const published one(bytes_model(bytes, 1));
-  return one;
-}
-const tp::proof_options fine{.most_bytes = 64 * 1024};
-
-model changed_at(std::uint64_t at) {
-  model m = bytes_model(bytes, 1);
-  data(m)[static_cast<std::size_t>(at)] ^= std::byte{1};
-  return m;
-}
 /// The group that a byte of the tensor is in.
 std::uint64_t group_of(std::uint64_t at) { return (the_model().now.schema().header_bytes + at) / group; }
-tp::blake3_value file_root(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string all{std::istreambuf_iterator<char>(in), {}};
-  return blake3_of(std::as_bytes(std::span(all)));
-}
 template <class Consumer>
 tp::result<tp::proved_receipt> pull_from(const owners_list& from, const published& what, Consumer& to,
                                          tp::pull_options options = {}) {

@@ -6,8 +6,6 @@ namespace proof_tree_test {
 using namespace test;
 using namespace test::proved;
 
-constexpr std::uint64_t group = 64_KiB;
-
 std::vector<tp::blake3_value> values_of(const tp::proof_tree& tree, unsigned level) {
   std::vector<tp::blake3_value> out;
   if (tree.is_root_alone()) return out;

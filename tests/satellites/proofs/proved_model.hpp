@@ -11,7 +11,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace test::proved {
@@ -81,5 +84,25 @@ struct published {
     return made;
   }
 };
+
+/// What most tests pull: ten groups, the last one short.
+constexpr std::uint64_t group = 64_KiB, bytes = 9 * group + 1234;
+inline const published& the_model() {
+  static const published one(bytes_model(bytes, 1));
+  return one;
+}
+inline const tp::proof_options fine{.most_bytes = 64 * 1024};  // groups of 64 KiB
+/// The model with another byte there.
+inline model changed_at(std::uint64_t at) {
+  model m = bytes_model(bytes, 1);
+  data(m)[static_cast<std::size_t>(at)] ^= std::byte{1};
+  return m;
+}
+/// The BLAKE3 of a file.
+inline tp::blake3_value file_root(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(in), {}};
+  return blake3_of(std::as_bytes(std::span(all)));
+}
 
 }  // namespace test::proved
