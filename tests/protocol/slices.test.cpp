@@ -16,6 +16,8 @@ model matrices() {
       .add("c.bias", dtype::u8, {16})
       .add("d.hole", dtype::f32, {9, 0})
       .add("e.packed", dtype::f4, {6, 3})
+      .add("f.packed", dtype::f4, {3, 5, 8})
+      .add("g.deep", dtype::i16, {2, 3, 4, 5, 6})
       .add("step", dtype::i64, {});
   return std::move(m.ready());
 }
@@ -24,21 +26,29 @@ using slices = std::vector<tp::tensor_slice>;
 /// A destination for these slices, and for all of the tensors that `whole` names.
 model room_for(const model& source, const slices& wanted, const std::vector<std::string>& whole = {}) {
   model m;
-  const auto add = [&](std::string_view name, std::uint64_t rows) {
+  const auto add = [&](std::string_view name, std::uint64_t rows, std::size_t dimension = 0) {
     const auto& t = source.schema().tensors[tp::detail::find_tensor(source.schema(), name)];
     std::vector<std::uint64_t> shape(t.extents().begin(), t.extents().end());
-    if (rows != 0) shape[0] = rows;
+    if (rows != 0) shape[dimension] = rows;
     m.add(std::string(name), t.type, shape, 1);
   };
-  for (const auto& s : wanted) add(s.name, s.end - s.begin);
+  for (const auto& s : wanted) add(s.name, s.end - s.begin, s.dimension);
   for (const auto& name : whole) add(name, 0);
   return std::move(m.ready());
 }
 byte_vector slice_of(const model& source, const tp::tensor_slice& s) {
   const auto& t = source.schema().tensors[tp::detail::find_tensor(source.schema(), s.name)];
   const byte_vector all = source.bytes_of(s.name);
-  const auto at = [&](std::uint64_t i) { return static_cast<std::ptrdiff_t>(all.size() * i / t.shape[0]); };
-  return {all.begin() + at(s.begin), all.begin() + at(s.end)};
+  std::uint64_t runs = 1;
+  for (std::size_t d = 0; d < s.dimension; ++d) runs *= t.shape[d];
+  byte_vector made;
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    const auto at = [&](std::uint64_t i) {
+      return static_cast<std::ptrdiff_t>((run * t.shape[s.dimension] + i) * all.size() / runs / t.shape[s.dimension]);
+    };
+    made.insert(made.end(), all.begin() + at(s.begin), all.begin() + at(s.end));
+  }
+  return made;
 }
 void expect_slices(const model& mine, const model& source, const slices& wanted) {
   for (const auto& s : wanted) EXPECT_EQ(mine.bytes_of(s.name), slice_of(source, s)) << s.name << ' ' << s.begin;
@@ -63,10 +73,12 @@ TEST(Slices, Any_slices_land_with_a_digest_and_a_fingerprint_of_their_own) {
         whole.emplace_back(t.name);
         continue;
       }
-      const std::uint64_t step = t.type == dtype::f4 ? 2 : 1, rows = t.shape[0] / step;  // two rows of it are whole
-                                                                                         // bytes
+      const bool first_alone = t.name == "d.hole" || t.name == "e.packed";  // whose rows end within bytes
+      const auto dimension = static_cast<std::uint16_t>(first_alone ? 0 : random.below(t.rank));
+      // two rows of it are whole bytes, and of a later dimension two elements
+      const std::uint64_t step = t.type == dtype::f4 ? 2 : 1, rows = t.shape[dimension] / step;
       const std::uint64_t begin = random.below(rows), end = begin + 1 + random.below(rows - begin);
-      wanted.push_back({t.name, step * begin, step * end});
+      wanted.push_back({t.name, step * begin, step * end, dimension});
     }
     if (wanted.empty()) continue;
     std::swap(wanted.front(), wanted.back());  // in any order

@@ -13,13 +13,17 @@
 
 namespace tensorpull {
 
-/// A slice of a tensor: of its first dimension the indices [begin, end).
+/// A slice of a tensor: of one dimension the indices [begin, end). Of the first one its bytes lie together and cost the
+/// owner nothing; of a later one the owner packs them, and the recipient needs chunks of at least two runs (its other
+/// dimensions' bytes in a row) for a request to carry several.
 struct tensor_slice {
   std::string_view name;  ///< of the tensor
   /// the first index
   std::uint64_t begin = 0;
   /// one past the last
   std::uint64_t end = 0;
+  /// which dimension; 0: the outermost
+  std::uint16_t dimension = 0;
 };
 
 /// A recipient's request and its expectations.
@@ -62,7 +66,7 @@ struct pull_request {
     }
     const std::size_t last = slices_ascend ? std::min(first + 1, slices.size()) : n;
     for (; first < last; ++first)
-      if (slices[first].name == name) return {slices[first].begin, slices[first].end};
+      if (slices[first].name == name) return {slices[first].begin, slices[first].end, slices[first].dimension};
     return {};
   }
   /// Whether the digest that will be compared is the owner's word, and not the version that was given (receipt).

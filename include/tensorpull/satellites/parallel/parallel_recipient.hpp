@@ -82,7 +82,7 @@ class parallel_recipient : private recipient<Chunking, Limits> {
     out = {};
     out.ref = request_.ref;
     out.version = version_;
-    ask_for(out, c.offset, c.length);
+    ask_for(out, wanted_.at(c.position), c.length);
     out.id = next_id_++;
     if (in_flight_++ == 0) expected_id_ = out.id;
     asked_[(first_ + count_++) % most_asked] = c;
