@@ -48,9 +48,9 @@ class wanted_ranges {
       const byte_range r = stated[i];
       if (r.begin < first || r.end < r.begin || r.end > last) return failure(errc::bad_frame, r.begin);
       first = r.end;
-      if (r.begin == r.end) continue;
       part wanted{r.begin, r.end, {}};
       if (!part_of(i, wanted)) return failure(errc::bad_frame, r.begin);
+      if (r.begin == r.end) continue;
       total_ += wanted.size();
       part* const last_one = count_ > 0 ? &parts_[count_ - 1] : nullptr;
       const bool joins = last_one != nullptr && last_one->end == r.begin && !last_one->runs.apart();
