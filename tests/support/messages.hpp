@@ -35,7 +35,8 @@ inline std::vector<tp::frame> every_message() {
   add(kind::pull, [](tp::frame& m) {
     m.offset = 1ull << 40, m.length = 2'097'152, m.fingerprint = 9, m.chunk_digest = tp::digest_kind::xxh3_64;
   });
-  add(kind::pull, [](tp::frame& m) { m.offset = 77, m.length = 64, m.fingerprint = 0x0000000800000010, m.flag = true; });
+  add(kind::pull,
+      [](tp::frame& m) { m.offset = 77, m.length = 64, m.fingerprint = 0x0000000800000010, m.flag = true; });
   add(kind::end, [](tp::frame& m) { m.image_bytes = 99, m.nonce = 7; });
   add(kind::confirm, [](tp::frame& m) { m.nonce = 7, m.digest = 8, m.recipient = {17}, m.flag = true; });
   add(kind::confirmed, [](tp::frame& m) { m.nonce = 7, m.status = tp::status::digest_mismatch; });

@@ -185,7 +185,9 @@ struct frame {
 };
 
 /// The runs that a pull asks for, and of which a chunk's payload is.
-constexpr byte_runs runs_of(const frame& m) noexcept { return m.flag ? byte_runs::of_word(m.fingerprint) : byte_runs{}; }
+constexpr byte_runs runs_of(const frame& m) noexcept {
+  return m.flag ? byte_runs::of_word(m.fingerprint) : byte_runs{};
+}
 
 /// Bytes of the longest frame with a message, which a buffer for messages has to hold. A reference takes four words;
 /// 256 bytes are enough for the segment table, the structs and the pointers.

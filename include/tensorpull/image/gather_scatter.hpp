@@ -105,9 +105,9 @@ inline gathered gather(const source_view& source, std::uint64_t offset, std::uin
   return done(false);
 }
 
-/// The same for runs of bytes, of which the first begins at `offset`: their bytes [at, at + length), packed into `slice`.
-/// All of them lie within the image, and so do the bytes between them. It also stops after 4,096 runs, so that nobody
-/// waits for the shortest.
+/// The same for runs of bytes, of which the first begins at `offset`: their bytes [at, at + length), packed into
+/// `slice`. All of them lie within the image, and so do the bytes between them. It also stops after 4,096 runs, so that
+/// nobody waits for the shortest.
 inline gathered gather(const source_view& source, std::uint64_t offset, const byte_runs& runs, std::uint64_t at,
                        std::uint64_t length, std::span<std::span<const std::byte>> out,
                        std::span<std::byte> slice) noexcept {
@@ -115,7 +115,8 @@ inline gathered gather(const source_view& source, std::uint64_t offset, const by
   const std::size_t room = out.empty() ? 0 : detail::smaller(length, slice.size());
   const image_schema& schema = *source.schema;
   const std::uint64_t first = offset + runs.distance(at), last = offset + runs.distance(at + length - 1);
-  const std::size_t i = first < schema.header_bytes ? schema.tensor_count : tensor_at(schema, first - schema.header_bytes);
+  const std::size_t i = first < schema.header_bytes ? schema.tensor_count
+                                                    : tensor_at(schema, first - schema.header_bytes);
   // all in one tensor, as a slice of it is, whose memory is like that of the image
   const bool direct = i < schema.tensor_count && schema.tensors[i].in_place() &&
                       last < schema.header_bytes + schema.tensors[i].end;
@@ -126,8 +127,8 @@ inline gathered gather(const source_view& source, std::uint64_t offset, const by
     const std::uint64_t from = offset + runs.distance(at + n);
     std::byte* const to = slice.data() + n;
     if (direct) {
-      std::memcpy(to, source.address(i) + static_cast<std::size_t>(from - schema.header_bytes - schema.tensors[i].begin),
-                  here);
+      std::memcpy(
+          to, source.address(i) + static_cast<std::size_t>(from - schema.header_bytes - schema.tensors[i].begin), here);
       n += here;
       continue;
     }

@@ -139,9 +139,7 @@ constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry, std::size_t 
   for (std::size_t i = 0; i < entry.rank; ++i) put(i == dimension ? extent : entry.shape[i], 8);
 }
 /// The same for the tensor as it is.
-constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry) noexcept {
-  hash_entry(hash, entry, entry.rank, 0);
-}
+constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry) noexcept { hash_entry(hash, entry, entry.rank, 0); }
 
 /// The index of the tensor whose bytes hold `data_offset`; tensor_count at or behind the end. Never an empty tensor.
 /// O(log n).

@@ -83,7 +83,7 @@ struct chunk_part {
 /// memory as it is sent. `Slices`: limits::slices.
 template <bool Slices = true>
 chunk_part write_chunk(const frame& chunk, const source_view& image, std::size_t skip, std::uint64_t most,
-                              std::span<std::span<const std::byte>> out, std::span<std::byte> scratch) noexcept {
+                       std::span<std::span<const std::byte>> out, std::span<std::byte> scratch) noexcept {
   using prefix = payload_prefix;
   static constexpr std::byte zeros[8]{};
   chunk_part part;
@@ -100,7 +100,8 @@ chunk_part write_chunk(const frame& chunk, const source_view& image, std::size_t
   std::uint64_t left = chunk.length - done;
   if (left > 0) {
     const gathered g = gather_payload<Slices>(image, chunk, done, std::min(left, most),
-                              {out.data() + part.spans, out.size() - part.spans - 1}, scratch.subspan(part.scratch));
+                                              {out.data() + part.spans, out.size() - part.spans - 1},
+                                              scratch.subspan(part.scratch));
     if (g.failed && g.bytes == 0) return {.failed = true};  // after some bytes: the next call fails
     part.spans += g.pieces;
     part.bytes += static_cast<std::size_t>(g.bytes);

@@ -196,7 +196,7 @@ class recipient {
 
  protected:
   using phase = detail::recipient_phase;
-  using position = typename detail::wanted_ranges<Limits::slices>::position;
+  using place = typename detail::wanted_ranges<Limits::slices>::position;
 
   /// Whether `m` answers the last request, of which there is one at a time while confirming or comparing.
   bool answers_last(const frame& m) const noexcept { return request_sent_ && m.id == next_id_ - 1; }
@@ -227,7 +227,7 @@ class recipient {
     return recipient_event::answered;
   }
   /// The fields of a request for a chunk besides whose bytes they are.
-  void ask_for(frame& out, const position& from, std::uint64_t length) const noexcept {
+  void ask_for(frame& out, const place& from, std::uint64_t length) const noexcept {
     out.kind = frame_kind::pull;
     out.offset = from.offset;
     out.length = static_cast<std::uint32_t>(std::min(length, max_payload_bytes));
@@ -247,10 +247,10 @@ class recipient {
   }
   /// The view of a strategy that cuts there. Nothing was known of the image when the first chunk was asked for ahead of
   /// its description: the owner ends that one where the image ends.
-  chunk_context seen_at(const position& p) const noexcept {
+  chunk_context seen_at(const place& p) const noexcept {
     return cut_unseen_ && p.offset == expected_.offset ? chunk_context{.image_bytes = ~std::uint64_t{0}} : context_;
   }
-  std::uint64_t length_at(const position& p) const noexcept {
+  std::uint64_t length_at(const place& p) const noexcept {
     const std::uint64_t most = std::min<std::uint64_t>(wanted_.left(p), chunk_cap_);
     if constexpr (Chunking::needs_layout)
       if (request_.by_name())  // the schema is that of the named tensors, one behind the other
@@ -259,7 +259,7 @@ class recipient {
     return within_runs(p, std::min(chunking_.next(p.offset, seen_at(p)), most));
   }
   /// A chunk is of whole runs, or lies within one: then the owner need not know where that begins.
-  std::uint64_t within_runs(const position& p, std::uint64_t length) const noexcept {
+  std::uint64_t within_runs(const place& p, std::uint64_t length) const noexcept {
     if constexpr (Limits::slices)
       if (const byte_runs runs = wanted_.runs(p); runs.apart()) {
         const std::uint64_t left = wanted_.left_in_run(p);
@@ -421,7 +421,7 @@ class recipient {
   chunk_context context_{};
   tensorpull::description described_{};
   detail::wanted_ranges<Limits::slices> wanted_{};
-  position ask_{}, expected_{};  // of the next request and the next answer
+  place ask_{}, expected_{};  // of the next request and the next answer
   std::uint64_t received_ = 0;
   std::uint64_t version_ = 0, nonce_ = 0, own_digest_ = 0;
   std::uint32_t chunk_cap_ = max_payload_bytes, owners_cap_ = max_payload_bytes;

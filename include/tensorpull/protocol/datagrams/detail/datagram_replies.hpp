@@ -94,7 +94,8 @@ class datagram_replies {
     std::array<std::span<const std::byte>, 18> spans;
     const std::size_t most = std::min(spans.size(), datagram_plan::max_spans - out.plan.span_count);
     const std::size_t memory = std::min(out.scratch.size(), payload_prefix::bytes + datagram_bytes);
-    const chunk_part part = write_chunk<Limits::slices>(m, image, 0, m.length, std::span(spans).first(most), out.scratch.first(memory));
+    const chunk_part part = write_chunk<Limits::slices>(m, image, 0, m.length, std::span(spans).first(most),
+                                                        out.scratch.first(memory));
     if (!part.whole) return add_copied(out, m, image, datagram_bytes);
     (void)out.take(part.scratch);
     for (std::size_t i = 0; i < part.spans; ++i) out.add(spans[i]);
@@ -110,7 +111,7 @@ class datagram_replies {
     std::array<std::span<const std::byte>, 16> pieces;
     for (std::size_t at = payload_prefix::bytes; at < size;) {
       const gathered some = gather_payload<Limits::slices>(image, m, at - payload_prefix::bytes, size - at, pieces,
-                                                            slice);
+                                                           slice);
       if (some.bytes == 0) return false;
       for (std::size_t i = 0; i < some.pieces; ++i) {
         std::memcpy(whole.data() + at, pieces[i].data(), pieces[i].size());

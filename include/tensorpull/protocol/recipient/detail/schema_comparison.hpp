@@ -17,9 +17,10 @@ class schema_comparison {
   /// Takes a page of the other schema, which has `total` tensors. True: ask for the next page. Otherwise the error is
   /// the result: schema_mismatch with the first differing tensor's name, or bad_frame for a page that was not asked
   /// for. If tensors are asked for by name, our schema is a part of theirs, so only tensors of the same name are
-  /// compared, and of slices all but the extent in their dimension. An empty page stands for a tensor whose row is longer than a
-  /// page: it is passed over, and the rows behind it are compared by name. If nothing else differs, the error has no
-  /// name; it is unsupported_request if slices were asked for: the owner does not know them. `Slices`: limits::slices.
+  /// compared, and of slices all but the extent in their dimension. An empty page stands for a tensor whose row is
+  /// longer than a page: it is passed over, and the rows behind it are compared by name. If nothing else differs, the
+  /// error has no name; it is unsupported_request if slices were asked for: the owner does not know them. `Slices`:
+  /// limits::slices.
   template <bool Slices>
   result<bool> take(const frame& page, const pull_request& asked, std::uint64_t total) noexcept {
     const image_schema& own = *asked.schema;
