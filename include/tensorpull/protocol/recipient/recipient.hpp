@@ -197,6 +197,7 @@ class recipient {
  protected:
   using phase = detail::recipient_phase;
   using place = typename detail::wanted_ranges<Limits::slices>::position;
+  using runs_type = typename detail::wanted_ranges<Limits::slices>::runs_type;
 
   /// Whether `m` answers the last request, of which there is one at a time while confirming or comparing.
   bool answers_last(const frame& m) const noexcept { return request_sent_ && m.id == next_id_ - 1; }
@@ -227,20 +228,20 @@ class recipient {
     return recipient_event::answered;
   }
   /// The fields of a request for a chunk besides whose bytes they are.
-  void ask_for(frame& out, const place& from, std::uint64_t length) const noexcept {
+  void ask_for(frame& out, std::uint64_t offset, std::uint64_t length, runs_type runs) const noexcept {
     out.kind = frame_kind::pull;
-    out.offset = from.offset;
+    out.offset = offset;
     out.length = static_cast<std::uint32_t>(std::min(length, max_payload_bytes));
     out.fingerprint = request_.by_name() ? 0 : request_.fingerprint;
     out.chunk_digest = confirms_ ? digest_kind::none : request_.chunk_digest;  // a byte that is thrown away needs none
     if constexpr (Limits::slices)
-      if (!wanted_.over(from) && length > wanted_.left_in_run(from)) {
-        out.fingerprint = wanted_.runs(from).word();
+      if (runs.apart()) {
+        out.fingerprint = runs.word();
         out.flag = true;
       }
   }
   void fill_pull(frame& out, std::uint64_t length) noexcept {
-    ask_for(out, ask_, length);
+    ask_for(out, ask_.offset, length, wanted_.runs(ask_, length));
     if (in_flight_++ == 0) expected_id_ = next_id_;
     if (!describing()) wanted_.advance(ask_, out.length);
     if (Chunking::max_chunk_bytes == 0 && length > owners_cap_) out.length = all_in_one_chunk;

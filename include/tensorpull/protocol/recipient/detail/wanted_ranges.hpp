@@ -21,8 +21,9 @@ class wanted_ranges {
   /// The most ranges that one request may lead to after adjacent ones were joined: a recipient that wants more asks
   /// several times.
   static constexpr std::size_t capacity = 11;
+  using runs_type = std::conditional_t<Slices, byte_runs, one_run>;
   /// A range, and the runs in it that are wanted.
-  using part = image_part<std::conditional_t<Slices, byte_runs, one_run>>;
+  using part = image_part<runs_type>;
 
   /// A position on the way through the ranges.
   struct position {
@@ -74,8 +75,12 @@ class wanted_ranges {
     const part& r = parts_[p.range];
     return r.runs.left_in_run(r.runs.before(p.offset - r.begin));
   }
-  /// How the wanted bytes lie there.
-  auto runs(const position& p) const noexcept { return parts_[p.range].runs; }
+  /// How so many wanted bytes lie from there on.
+  runs_type runs(const position& p, std::uint64_t length) const noexcept {
+    return Slices && !over(p) && length > left_in_run(p) ? parts_[p.range].runs : runs_type{};
+  }
+  /// How all wanted bytes of the range lie.
+  runs_type runs(const position& p) const noexcept { return parts_[p.range].runs; }
   /// Where the wanted byte number `n` lies; over() if n = total(). It is not before the first.
   position at(std::uint64_t n) const noexcept {
     position p;
