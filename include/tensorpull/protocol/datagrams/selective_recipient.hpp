@@ -117,7 +117,8 @@ class selective_recipient : private recipient<Chunking, Limits> {
     out.ref = request_.ref;
     out.version = version_;
     const auto from = wanted_.at(chunks_.begin_of(k));
-    ask_for(out, from.offset, chunks_.length_of(k), wanted_.runs(from, chunks_.length_of(k)));
+    ask_for(out, from.offset, chunks_.length_of(k));
+    if constexpr (Limits::slices) base::ask_for_runs(out, wanted_.runs(from, out.length));
     out.id = next_id_++;
     last = chunks_.begin_of(k) + out.length == wanted_.total();
     if (asked_.count() == 0) deadline_ = now + timeout();

@@ -13,9 +13,10 @@
 
 namespace tensorpull {
 
-/// A slice of a tensor: of one dimension the indices [begin, end). Of the first one its bytes lie together and cost the
-/// owner nothing; of a later one the owner packs them, and the recipient needs chunks of at least two runs (its other
-/// dimensions' bytes in a row) for a request to carry several.
+/// A slice of a tensor: of one dimension the indices [begin, end). Of the first one its bytes lie together, and the
+/// owner sends them from where they are. Of a later one they are runs, one for each index of the dimensions before, and
+/// the owner packs them. A chunk has whole runs or lies in one: so one that is shorter than two carries one at most,
+/// and so does each with a digest of its own.
 struct tensor_slice {
   std::string_view name;  ///< of the tensor
   /// the first index

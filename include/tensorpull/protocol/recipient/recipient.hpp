@@ -228,20 +228,22 @@ class recipient {
     return recipient_event::answered;
   }
   /// The fields of a request for a chunk besides whose bytes they are.
-  void ask_for(frame& out, std::uint64_t offset, std::uint64_t length, runs_type runs) const noexcept {
+  [[gnu::noinline]] void ask_for(frame& out, std::uint64_t offset, std::uint64_t length) const noexcept {
     out.kind = frame_kind::pull;
     out.offset = offset;
     out.length = static_cast<std::uint32_t>(std::min(length, max_payload_bytes));
     out.fingerprint = request_.by_name() ? 0 : request_.fingerprint;
     out.chunk_digest = confirms_ ? digest_kind::none : request_.chunk_digest;  // a byte that is thrown away needs none
-    if constexpr (Limits::slices)
-      if (runs.apart()) {
-        out.fingerprint = runs.word();
-        out.flag = true;
-      }
+  }
+  /// How the bytes lie that a request asks for.
+  static void ask_for_runs(frame& out, const byte_runs& runs) noexcept {
+    if (!runs.apart()) return;
+    out.fingerprint = runs.word();
+    out.flag = true;
   }
   void fill_pull(frame& out, std::uint64_t length) noexcept {
-    ask_for(out, ask_.offset, length, wanted_.runs(ask_, length));
+    ask_for(out, ask_.offset, length);
+    if constexpr (Limits::slices) ask_for_runs(out, wanted_.runs(ask_, length));
     if (in_flight_++ == 0) expected_id_ = next_id_;
     if (!describing()) wanted_.advance(ask_, out.length);
     if (Chunking::max_chunk_bytes == 0 && length > owners_cap_) out.length = all_in_one_chunk;

@@ -83,7 +83,8 @@ class parallel_recipient : private recipient<Chunking, Limits> {
     out = {};
     out.ref = request_.ref;
     out.version = version_;
-    ask_for(out, c.offset, c.length, c.runs);
+    ask_for(out, c.offset, c.length);
+    if constexpr (Limits::slices) base::ask_for_runs(out, c.runs);
     out.id = next_id_++;
     if (in_flight_++ == 0) expected_id_ = out.id;
     asked_[(first_ + count_++) % most_asked] = c;
