@@ -497,14 +497,17 @@ TEST(Slices, More_than_an_owner_has_memory_for_are_refused) {
 }
 
 TEST(Slices, Of_the_same_names_other_slices_have_other_digests) {
-  const model source = layers(3).fill(4);
+  model source;
+  source.add("a", dtype::f32, {8, 8, 8}).add("b", dtype::u8, {8, 8, 8}).ready().fill(4);
   pair p;
   p.left.publish(source);
-  for (const std::uint64_t begin : {0, 1, 2, 1, 0, 5}) {
+  for (const unsigned choice : {0x00u, 0x01u, 0x02u, 0x01u, 0x11u, 0x21u, 0x11u, 0x25u}) {
+    const std::uint64_t begin = choice & 15;
     slices wanted;
-    for (const auto& t : source.schema().entries()) wanted.push_back({t.name, begin, begin + 2});
+    for (const auto& t : source.schema().entries())
+      wanted.push_back({t.name, begin, begin + 2, static_cast<std::uint16_t>(choice >> 4)});
     model mine = room_for(source, wanted);
-    ASSERT_TRUE(succeeded(pull_into(p, mine, {.ref = {1, 2}, .slices = wanted}))) << begin;
+    ASSERT_TRUE(succeeded(pull_into(p, mine, {.ref = {1, 2}, .slices = wanted}))) << choice;
     expect_slices(mine, source, wanted);
   }
 }
