@@ -283,12 +283,46 @@ TEST(Slices, A_range_in_which_the_runs_cannot_lie_is_not_believed) {
   EXPECT_EQ(located(11 * 30 + 8), errc::digest_mismatch) << "as if its rows were longer";
 }
 
-TEST(Slices, A_shorter_range_with_the_digest_of_its_own_bytes_is_not_believed) {
+/// A transfer that goes on in the middle of a run asks for the rest of that run, and then for whole ones.
+TEST(Slices, A_chunk_is_of_whole_runs_or_lies_in_one) {
+  const model source = matrices().fill(1);
+  const slices wanted{{"a.weight", 2, 4, 1}};  // 12 runs of 8 bytes, 28 apart
+  const model mine = room_for(source, wanted);
+  for (std::uint64_t landed = 0; landed < 96; ++landed) {
+    tp::recipient<tp::fixed_bytes<56>> r({.ref = {1, 2}, .schema = &mine.schema(), .slices = wanted}, {}, 1);
+    r.resume(5, landed);
+    tp::frame m;
+    ASSERT_TRUE(r.next(m));
+    tp::frame d{.kind = tp::frame_kind::description, .id = m.id, .ref = m.ref, .version = 5, .nonce = 6};
+    d.data_start = 8, d.image_bytes = 1000, d.tensors = 6, d.length = 64, d.window = 16;
+    ASSERT_TRUE(r.on(d));
+    ASSERT_TRUE(r.next(m));
+    ASSERT_EQ(m.kind, tp::frame_kind::locate);
+    const tp::byte_range where[] = {{100, 100 + 11 * 28 + 8}};
+    tp::frame located{.kind = tp::frame_kind::located, .id = m.id, .ref = m.ref, .version = 5, .nonce = 6};
+    located.fingerprint = mine.schema().fingerprint;
+    located.ranges = where;
+    ASSERT_TRUE(r.on(located));
+    std::uint64_t at = landed;
+    while (at < 96 && r.next(m)) {
+      ASSERT_EQ(m.kind, tp::frame_kind::pull);
+      EXPECT_EQ(m.offset, 100 + at / 8 * 28 + at % 8) << landed;
+      const std::uint64_t left = 8 - at % 8, longest = std::min<std::uint64_t>(96 - at, 56);
+      EXPECT_EQ(m.length, left < 8 ? left : longest) << landed;
+      EXPECT_EQ(m.flag, m.length > left) << landed;
+      EXPECT_EQ(m.fingerprint, m.flag ? 8ull << 32 | 28 : 0) << landed;
+      at += m.length;
+    }
+    EXPECT_EQ(at, 96u) << landed;
+  }
+}
+
+TEST(Slices, A_range_of_another_length_with_the_digest_of_its_own_bytes_is_not_believed) {
   const model source = matrices().fill(1);
   const std::vector<slices> choices{{}, {{"a.weight", 2, 4}}, {{"a.weight", 2, 4, 1}}};
   for (const slices& wanted : choices) {
     model mine = wanted.empty() ? room_for(source, {}, {"a.weight"}) : room_for(source, wanted);
-    for (const std::uint64_t length : {0, 8}) {
+    for (const std::uint64_t length : {0, 8, 64}) {
       pair p;
       p.left.publish(source, {1, 2}, 1);
       std::vector<tp::byte_range> ranges;

@@ -47,7 +47,7 @@ struct one_run {
 
 /// Bytes of an image: the runs from `begin` on, of which the last ends at `end`.
 template <class Runs = byte_runs>
-struct image_part {
+struct strided_range {
   std::uint64_t begin, end;
   [[no_unique_address]] Runs runs;
 

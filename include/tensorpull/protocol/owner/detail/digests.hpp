@@ -128,7 +128,7 @@ struct digest_job {
                        std::span<std::byte> memory) noexcept {
     std::uint64_t before = done, runs_left = 1024;
     for (std::size_t i = 0; i < count && n > 0 && runs_left > 0; ++i) {
-      const image_part<> p = part(i);
+      const strided_range<> p = part(i);
       const std::uint64_t size = p.size();
       if (before >= size) {
         before -= size;

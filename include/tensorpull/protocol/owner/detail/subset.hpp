@@ -45,9 +45,9 @@ inline std::uint64_t hash_of(const siphash_key& key, const element_list<std::str
 /// The bytes of a slice of a tensor, which has to have indices, within the tensor's. Nothing: it is empty or reversed,
 /// the tensor has no such dimension or indices, packed elements of it share a byte with others, or its runs are 4 GiB
 /// apart.
-inline optional<image_part<>> bytes_of_slice(const tensor_entry& t, const index_range& r) noexcept {
+inline optional<strided_range<>> bytes_of_slice(const tensor_entry& t, const index_range& r) noexcept {
   if (r.dimension >= t.rank || r.begin >= r.end || r.end > t.shape[r.dimension]) return {};
-  if (t.size_bytes() == 0) return image_part<>{};
+  if (t.size_bytes() == 0) return strided_range<>{};
   std::uint64_t runs = 1;
   for (std::size_t i = 0; i < r.dimension; ++i) runs *= t.shape[i];
   // in bits only for packed elements: eight times what a tensor of strides may have is no number
@@ -55,11 +55,11 @@ inline optional<image_part<>> bytes_of_slice(const tensor_entry& t, const index_
   const std::uint64_t each = unit * t.size_bytes() / runs / t.shape[r.dimension];
   const std::uint64_t first = each * r.begin, length = each * (r.end - r.begin), stride = each * t.shape[r.dimension];
   if (first % unit != 0 || length % unit != 0 || stride % unit != 0) return {};
-  if (runs == 1 || length == stride) return image_part<>{first / unit, (first + runs * length) / unit, {}};
+  if (runs == 1 || length == stride) return strided_range<>{first / unit, (first + runs * length) / unit, {}};
   constexpr std::uint64_t most = ~std::uint32_t{0};
   if (stride / unit > most) return {};
   const byte_runs apart{static_cast<std::uint32_t>(length / unit), static_cast<std::uint32_t>(stride / unit)};
-  return image_part<>{first / unit, (first + (runs - 1) * stride + length) / unit, apart};
+  return strided_range<>{first / unit, (first + (runs - 1) * stride + length) / unit, apart};
 }
 
 /// Finds the named tensors and sorts their ranges in image order into `ranges`, which has room for them. `slices`:
@@ -82,7 +82,7 @@ inline result<subset_choice> find_subset(const image_schema& schema, const eleme
     const tensor_entry& t = schema.tensors[static_cast<std::size_t>(ranges[n].begin)];
     const auto asked = static_cast<std::size_t>(ranges[n].end);
     const index_range part = asked < slices.size() ? slices[asked] : index_range{};
-    const auto bytes = part.all() ? image_part<>{0, t.size_bytes(), {}} : bytes_of_slice(t, part);
+    const auto bytes = part.all() ? strided_range<>{0, t.size_bytes(), {}} : bytes_of_slice(t, part);
     if (!bytes) return failure(errc::out_of_range, asked, names[asked]);
     ranges[n] = {schema.header_bytes + t.begin + bytes->begin, schema.header_bytes + t.begin + bytes->end};
     chosen.bytes += bytes->size();

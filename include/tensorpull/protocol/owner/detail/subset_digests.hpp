@@ -108,10 +108,10 @@ class subset_digests {
     std::size_t i = 0;
     while (i + 1 < asked.names.size() && asked.names[i] != t.name) ++i;
     const index_range slice = asked.slices[i];
-    const auto part = slice.all() ? optional<image_part<>>() : bytes_of_slice(t, slice);
+    const auto part = slice.all() ? optional<strided_range<>>() : bytes_of_slice(t, slice);
     return part ? part->runs : byte_runs{};
   }
-  image_part<> part_at(const image_schema& schema, std::size_t i) const noexcept {
+  strided_range<> part_at(const image_schema& schema, std::size_t i) const noexcept {
     if (sliced_) return slices_[i];
     const tensor_entry& t = schema.tensors[tensors_[i]];
     return {schema.header_bytes + t.begin, schema.header_bytes + t.end, {}};
@@ -134,7 +134,7 @@ class subset_digests {
   // than that
   union {
     std::uint32_t tensors_[most_names]{};
-    image_part<> slices_[most_slices];
+    strided_range<> slices_[most_slices];
   };
   bool sliced_ = false;
   std::size_t count_ = 0;

@@ -23,7 +23,7 @@ class wanted_ranges {
   static constexpr std::size_t capacity = 11;
   using runs_type = std::conditional_t<Slices, byte_runs, one_run>;
   /// A range, and the runs in it that are wanted.
-  using part = image_part<runs_type>;
+  using part = strided_range<runs_type>;
 
   /// A position on the way through the ranges.
   struct position {
