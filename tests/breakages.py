@@ -521,8 +521,8 @@ BREAKAGES = [
     # messages, testing
     ("messages/locator.hpp", "if (address.size() > max_address_bytes)", "if (address.size() > max_address_bytes + 1)", "messages/locator", "*"),
     ("messages/locator.hpp", "if (text.size() > locator::max_text_bytes)", "if (false)", "messages/locator", "*"),
-    ("messages/detail/strided_range.hpp", "made.schema.of_members = whole.of_members;", "", "messages/strided_range:messages/tensor_decomposer", "*"),
-    ("image/arrange.hpp", "entry.text_at = static_cast<std::uint32_t>(text_end) & text_at_mask;", "", "messages/strided_range", "*"),
+    ("messages/detail/image_part.hpp", "made.schema.of_members = whole.of_members;", "", "messages/image_part:messages/tensor_decomposer", "*"),
+    ("image/arrange.hpp", "entry.text_at = static_cast<std::uint32_t>(text_end) & text_at_mask;", "", "messages/image_part", "*"),
     ("messages/tensors_of.hpp", "if (ok && rest) arrived_->rest = rest;", "if (ok) arrived_->rest = rest;", "messages/tensor_decomposer", "*wholly_inline*"),
     ("messages/locator.hpp", "url->scheme == \"pipe\" ||", "", "messages/locator", "*command*"),
     ("messages/locator.hpp", "if (url->address.find('@') != std::string_view::npos) return false;", "", "messages/locator", "*password*"),
