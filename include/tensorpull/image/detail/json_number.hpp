@@ -9,7 +9,7 @@ namespace tensorpull::detail {
 template <bool Any>
 class json_number {
  public:
-  /// What became of a character.
+  /// How a character was taken.
   enum class step : std::uint8_t {
     taken,
     behind,  ///< the number has ended before it
