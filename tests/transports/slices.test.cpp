@@ -148,7 +148,7 @@ TEST(SlicesOverDatagrams, Four_workers_have_some_columns_each) {
   expect_columns<tp::udp, tp::fixed_bytes<1112>, 196>(std::string(any_port));
 }
 
-/// An owner that takes 34 names in a request, and 8 slices; a recipient of the default limits sends up to 62 and 31.
+/// An owner that takes 34 names in a request, and 5 slices; a recipient of the default limits sends up to 62 and 21.
 struct short_frames : tp::default_limits {
   static constexpr std::size_t control_frame_bytes = 1088;
 };
@@ -192,7 +192,7 @@ void expect_pulled(const std::string& listen) {
   EXPECT_GE(now->bytes_sent, sizeof(whole_layers) / 4 + sizeof(whole_layers));
 }
 
-/// One that takes 16 names, and 4 slices, and no frame that is as long as a recipient of the default limits sends.
+/// One that takes 16 names, and 2 slices, and no frame that is as long as a recipient of the default limits sends.
 struct shorter_frames : tp::default_limits {
   static constexpr std::size_t control_frame_bytes = 512, page_bytes = 480;
 };

@@ -150,7 +150,7 @@ struct Description {       # what is published under a reference
   tensors @8 :UInt32;
   window @9 :UInt16;       # requests that the owner lets one connection have in flight
   verifiable @10 :Bool;
-  requestWords @12 :UInt16;  # of 8 bytes: of the longest request that the owner takes. Of a Locate that is four words and the text for each name, and 16 words for
+  requestWords @12 :UInt16;  # of 8 bytes: of the longest request that the owner takes. Of a Locate that is four words and the text for each name, and 24 words for
                            # each slice. 0: not stated
   memory @11 :Bool;        # the memory in which the image lies comes with this frame (transports/over/shared_memory); nothing else does
 }
