@@ -250,7 +250,7 @@ class basic_blake3 {
         }
       }
       const std::size_t n = std::min(bytes.size(), block_bytes - held_);
-      if (std::is_constant_evaluated()) std::copy(bytes.begin(), bytes.begin() + n, block_.begin() + held_);
+      if (std::is_constant_evaluated()) std::copy(bytes.data(), bytes.data() + n, block_.data() + held_);
       else std::memcpy(block_.data() + held_, bytes.data(), n);
       held_ += n;
       bytes = bytes.subspan(n);
