@@ -13,6 +13,13 @@ struct planes {
   float w[40][64];
   std::int8_t table[777];
 };
+/// A header of more than a group, and little behind it.
+struct part {
+  float t[2];
+};
+struct many {
+  part parts[18];
+};
 
 }  // namespace embedded_proof_test
 
@@ -20,6 +27,13 @@ template <>
 inline constexpr auto tensorpull::members_of<embedded_proof_test::planes> = tensorpull::members(
     tensorpull::member{"w", &embedded_proof_test::planes::w},
     tensorpull::member{"table", &embedded_proof_test::planes::table});
+
+template <>
+inline constexpr auto tensorpull::members_of<embedded_proof_test::part> = tensorpull::members(
+    tensorpull::member{"t", &embedded_proof_test::part::t});
+template <>
+inline constexpr auto tensorpull::members_of<embedded_proof_test::many> = tensorpull::members(
+    tensorpull::member{"parts", &embedded_proof_test::many::parts});
 
 namespace embedded_proof_test {
 
@@ -162,9 +176,39 @@ TEST(EmbeddedProof, An_owner_whose_header_has_metadata_has_another_root) {
       published->source(), *tp::image_version<tp::xxhash_digest>(published->source()), true, {1, 2}, 0));
   counted_landing to;
   const std::array<tp::blake3_value, 1> root{h.value()};
-  in_memory<31> checked(to, root);
+  tp::proved_landing checked(to, root);
+  static_assert(!std::is_constructible_v<in_memory<31>, counted_landing&, std::array<tp::blake3_value, 1>>);
   tp::embedded_recipient<in_memory<31>, 512> recipient(checked, net_pull, 77);
   EXPECT_EQ(code_of(pair.pull(recipient)), errc::digest_mismatch);
+}
+
+TEST(EmbeddedProof, A_header_of_several_groups_is_proved_as_well) {
+  using landing = tp::model_landing<many>;
+  using proved = tp::proved_landing<landing, 10>;
+  static_assert(landing::image::header_bytes > 1024 && proved::groups == 2);
+  const model right = fill(list_of<many>(), 1);
+  for (const int wrong : {-1, 0, 1}) {
+    auto values = prove<proved>(right, 10);
+    if (wrong >= 0) values[static_cast<std::size_t>(wrong)][7] ^= std::byte{1};
+    small_pair pair;
+    pair.left->publish(right);
+    many into{};
+    landing to(into);
+    proved checked(to, values);
+    tp::embedded_recipient<proved, 512> recipient(checked, net_pull, 77);
+    EXPECT_EQ(code_of(pair.pull(recipient)), wrong < 0 ? errc{} : errc::digest_mismatch) << wrong;
+
+    using flash_type = simulated_flash<256, 4>;
+    using inner = tp::flash_landing<landing::image, flash_type>;
+    flash_type flash(inner::pages, 1);
+    inner there(flash);
+    small_pair again;
+    again.left->publish(right);
+    tp::embedded_recipient<inner, 512> unproved(there, net_pull, 78);
+    ASSERT_TRUE(confirmed(again.pull(unproved)));
+    const auto known = values;
+    EXPECT_EQ((tp::proved_landing<inner, 10>(there, known).valid()), wrong < 0) << wrong;
+  }
 }
 
 constexpr std::uint32_t first_page = 2;

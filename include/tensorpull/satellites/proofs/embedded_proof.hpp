@@ -47,6 +47,7 @@ class proved_landing : public detail::embedded::step_of<Landing> {
   /// Borrows both. `values`: those of the groups in order; of one group the root. They are trusted: of several, ask
   /// is_proof() first.
   proved_landing(Landing& to, const std::array<blake3_value, groups>& values) noexcept : to_(to), values_(values) {}
+  proved_landing(Landing&, const std::array<blake3_value, groups>&&) = delete;  ///< they would be gone
 
   /// Whether `values` are those of an image with this root.
   static bool is_proof(const std::array<blake3_value, groups>& values, const blake3_value& root) noexcept {
@@ -55,7 +56,7 @@ class proved_landing : public detail::embedded::step_of<Landing> {
 
   /// Writes the next bytes. Errors: digest_mismatch: they end a group, and it is wrong; the landing's.
   result<void> write(std::uint32_t at, std::span<const std::byte> bytes) noexcept {
-    if (at == 0) begin();
+    if (at == 0) (void)begin();
     if (take(bytes)) return to_.write(at, bytes);
     if constexpr (lasting_landing<Landing>) (void)to_.save({});
     return failure(errc::digest_mismatch, at);
@@ -68,15 +69,13 @@ class proved_landing : public detail::embedded::step_of<Landing> {
     requires lasting_landing<Landing>
   {
     resume_cursor c = to_.cursor();
-    begin();
-    const std::uint32_t end = c.offset > image_bytes_ ? 0 : static_cast<std::uint32_t>(c.offset);
+    bool right = begin() && c.offset <= image_bytes_;
     std::byte some[64];
-    while (hashed_ < end) {
+    for (const auto end = static_cast<std::uint32_t>(c.offset); right && hashed_ < end;) {
       const std::span piece(some, std::min<std::size_t>(sizeof some, end - hashed_));
-      if (to_.read(hashed_ - header_bytes_, piece) && take(piece)) continue;
-      c = {};
-      break;
+      right = to_.read(hashed_ - header_bytes_, piece) && take(piece);
     }
+    if (!right) c = {};
     return c;
   }
   /// Keeps it.
@@ -98,12 +97,12 @@ class proved_landing : public detail::embedded::step_of<Landing> {
                                groups_depth_ = std::bit_width(groups);
   using hash = lean_blake3<depth_>;
 
-  void begin() noexcept {
+  bool begin() noexcept {
     hashed_ = 0;
     hash_.reset();
-    (void)take(image::header);
+    return take(image::header);
   }
-  /// False: they end a group, and it is wrong; or they are too many.
+  /// False: they end a group, and it is wrong; then no more are taken.
   bool take(std::span<const std::byte> bytes) noexcept {
     if (bytes.size() > image_bytes_ - hashed_) return false;
     while (!bytes.empty()) {
@@ -114,7 +113,10 @@ class proved_landing : public detail::embedded::step_of<Landing> {
       hashed_ += static_cast<std::uint32_t>(n);
       bytes = bytes.subspan(n);
       if (hashed_ < end) break;
-      if ((groups == 1 ? hash_.value() : hash_.chaining_value()) != values_[group]) return false;
+      if ((groups == 1 ? hash_.value() : hash_.chaining_value()) != values_[group]) {
+        hashed_ = image_bytes_;
+        return false;
+      }
       if constexpr (groups > 1) hash_.reset(hashed_ / detail::blake3::chunk_bytes);
     }
     return true;
