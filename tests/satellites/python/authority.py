@@ -24,3 +24,12 @@ def certificates(folder, *sites):
         name: TLS(ca_file=folder / "ca.pem", cert_file=folder / f"{name}.pem", key_file=folder / f"{name}.key", require_client_certificates=name == "server")
         for name in ("server", *sites)
     }
+
+
+def signing_keys(folder, *names, federation="hospitals"):
+    """`NAME.pem`, a private key of Ed25519, and `NAME.line`, its line among the keys that a federation trusts, for each name."""
+    for name in names:
+        processes.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", f"{name}.pem"], check=True, capture_output=True, cwd=folder)
+        shared = processes.run(["openssl", "pkey", "-in", f"{name}.pem", "-pubout"], check=True, capture_output=True, text=True, cwd=folder).stdout
+        (folder / f"{name}.line").write_text(f"{federation} {shared.splitlines()[1]}\n")
+    return folder
