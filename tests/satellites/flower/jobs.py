@@ -99,9 +99,13 @@ def a_node_that_has_a_folder_keeps_its_model_there():
 @case
 def a_node_with_keys_takes_models_that_one_of_them_has_signed_alone():
     """Nodes 0 and 1 have keys, of which only node 0's is that of the server; node 2 has none. The second run is of a server without a key."""
-    with tempfile.TemporaryDirectory() as folder:
-        from authority import signing_keys
+    from authority import signing_keys
 
+    from tensorpull import _native
+
+    if not _native.has_proofs:
+        return print("left out: this build has no proofs")
+    with tempfile.TemporaryDirectory() as folder:
         keys = signing_keys(pathlib.Path(folder), "ours", "other", federation="digits")
         with Federation(3, configs={i: f'tensorpull-keys="{keys / name}.line"' for i, name in enumerate(("ours", "other"))}) as there:
             result, said = run(there, nodes=3, rounds=2, key=str(keys / "ours.pem"))
