@@ -197,6 +197,13 @@ def test_records_of_several_rounds_are_not_mixed(pulled, keys, node):
     assert not replies[0].has_error() and "its records are of several rounds" in refusal(replies[1])
 
 
+def test_fewer_signatures_than_records_are_refused(pulled, keys, node):
+    grid = pulled(FakeGrid({1: app()}, {1: node}), key=keys / "ours.pem", federation="hospitals")
+    altered(grid, lambda said, message: said.__setitem__("signed", said["signed"][:1]))
+    reply = next(iter(grid.send_and_receive([Message(RecordDict({"arrays": model(), "controls": model(1)}), 1, "train")], timeout=60)))
+    assert "not as many as its references" in refusal(reply)
+
+
 @pytest.mark.parametrize("alter", [
     lambda said: said.__setitem__("signed", []), lambda said: said.__setitem__("signed", ["a", "b"]), lambda said: said.__setitem__("signed", "a"),
     lambda said: said.__setitem__("signed", ["a" * 5000]), lambda said: said.__setitem__("signed", ["\x00"]), lambda said: said.__setitem__("signed", [1]), lambda said: said.pop("signed"),

@@ -200,6 +200,27 @@ def test_bytes_that_are_not_those_that_were_signed_are_refused(site):
     assert "no address has the bytes that were signed" in refusal(a, b, who, change)
 
 
+def test_a_change_that_nobody_has_told_of_is_proved(site):
+    cells, given = site(), model(1)
+    a, b, who = ends(cells, given, False)
+    transfer(a, b, who)
+    given["T0"][123_457] += 1  # none of the elements that are looked at
+    c, d, who = ends(cells, given, False)
+    transfer(c, d, who)
+    assert d.way == "tensorpull" and same(d.result, given) and d._signed.root != b._signed.root
+    for one in (a, c):
+        one.release()
+
+
+def test_a_model_of_another_site_is_refused(site, monkeypatch):
+    offer_from(monkeypatch, 0)
+    another = Cell("site-2.4d5f")
+    try:
+        assert "models of other sites are not signed" in refusal(*ends((another, site()[1]), model(1), False))
+    finally:
+        _process._places.pop(id(another), None)
+
+
 def test_what_a_job_switches_off_is_refused(site, monkeypatch):
     monkeypatch.setenv("NVFLARE_TENSORPULL_ENABLED", "0")
     cells = site()

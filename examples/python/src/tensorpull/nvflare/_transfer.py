@@ -130,7 +130,7 @@ class Offering:
                 try:
                     with model.lock:
                         # FLARE's budgets say how long it stays
-                        signs = place.sign is not None  # then all is read anew: a change that was missed would be refused, and FLARE's chunks with it
+                        signs = place.sign is not None  # then all is read anew: if a change were missed, no chunks of FLARE's would go on
                         ref = owner.add_tensors(
                             tensors, metadata=metadata, transaction_idle_timeout=None, recipient_idle_timeout=None, version=None if signs else model.version, proofs=signs
                         )  # fmt: skip
