@@ -76,7 +76,7 @@ def test_two_rounds_that_a_key_has_signed_are_proved(pulled, keys, node, monkeyp
     assert by_us(fake) == (6, 0)
     signed = [one for one in believed if isinstance(one, tensorpull.SignedReference)]
     assert sorted(one.round for one in signed) == [1, 1, 2, 2] and len(believed) == 6
-    assert all(fake.states[n][_offer.KEY]["round"] == 2 for n in (1, 2)) and _offer.KEY not in fake.states[3]
+    assert all(fake.states[n][_offer.KEY]["1"] == 2 for n in (1, 2)) and _offer.KEY not in fake.states[3]
     assert grid._models == {} and grid._may == {}
 
 
@@ -121,20 +121,20 @@ def test_a_replay_of_an_earlier_round_is_refused(pulled, keys, node):
     altered(grid, replay)
     assert not ask(grid, [1], model(0))[1].has_error() and not ask(grid, [1], model(1))[1].has_error()
     assert "the signed reference is of an earlier round" in refusal(ask(grid, [1], model(2))[1])
-    assert fake.states[1][_offer.KEY]["round"] == 2
+    assert fake.states[1][_offer.KEY]["1"] == 2
     assert not ask(grid, [1], model(3))[1].has_error()
     # in another run it is for another use, whatever its round
     text = kept[-1]["signed"][0]
     with pytest.raises(_offer.Refused, match="for another use"):
-        _client.vouched(text, kept[-1]["references"][0], node["tensorpull-keys"], None, _offer.use(2, ["arrays"], "arrays"), 0)
+        _client.vouched(text, kept[-1]["references"][0], node["tensorpull-keys"], None, _offer.uses(2, ["arrays"])[0], 0)
 
 
 @pytest.mark.parametrize("claims, key, why", [
     ({"expires": 1}, "ours", "has expired"),
     ({"federation": "banks"}, "ours", "no trusted key has signed"),  # its keys are of hospitals alone
     ({}, "other", "no trusted key has signed"),
-    ({"note": _offer.use(1, ["arrays"], "other")}, "ours", "for another use"),
-    ({"note": _offer.use(7, ["arrays"], "arrays")}, "ours", "for another use"),
+    ({"note": _offer.uses(1, ["other"])[0]}, "ours", "for another use"),
+    ({"note": _offer.uses(7, ["arrays"])[0]}, "ours", "for another use"),
     ({"model": "0" * 47 + "1"}, "ours", "another reference is signed"),
     ({"root": "0" * 64}, "ours", "no address has the bytes that were signed"),
     ({"bytes": 99}, "ours", "no address has the bytes that were signed"),
@@ -144,6 +144,41 @@ def test_what_is_signed_otherwise_is_refused_by_name(claims, key, why, pulled, k
     grid = pulled(fake, key=keys / "ours.pem", federation="hospitals")
     altered(grid, lambda said, message: said.__setitem__("signed", [resign(said["signed"][0], keys / f"{key}.pem", **claims)]))
     assert why in refusal(ask(grid, [1], large())[1]) and by_us(fake) == (1, 0)
+
+
+def test_what_is_signed_for_another_federation_is_refused(pulled, keys, node, tmp_path):
+    (tmp_path / "trusted").write_text((keys / "ours.line").read_text() + (keys / "other.line").read_text().replace("hospitals", "banks"))
+    fake = FakeGrid({1: app(), 2: app()}, {1: node, 2: {**node, "tensorpull-federation": "hospitals"}})
+    replies = ask(pulled(fake, key=keys / "other.pem", federation="banks"), [1, 2])
+    assert not replies[1].has_error() and "is for another federation" in refusal(replies[2])
+
+
+def test_a_round_of_one_run_is_none_of_another(pulled, keys, node):
+    fake = FakeGrid({1: app()}, {1: node})
+    fake.states[1] = RecordDict({_offer.KEY: ConfigRecord({"2": 99})})  # a run of the same series
+    grid = pulled(fake, key=keys / "ours.pem", federation="hospitals")
+    assert not ask(grid, [1])[1].has_error() and fake.states[1][_offer.KEY] == ConfigRecord({"2": 99, "1": 1})
+    grid._round = -1
+    assert "of an earlier round" in refusal(ask(grid, [1])[1])
+
+
+def test_records_have_names_of_any_length(pulled, keys, node):
+    grid = pulled(FakeGrid({1: app(train=lambda message, context: Message(message.content, reply_to=message))}, {1: node}), key=keys / "ours.pem", federation="hospitals")
+    content = RecordDict({f"{i} ä {'x' * 1000}": model(i) for i in range(20)})
+    got = next(iter(grid.send_and_receive([Message(content, 1, "train")], timeout=60))).content
+    assert list(got) == list(content) and all(same(got[key], content[key]) for key in got)
+
+
+def test_a_key_that_is_lost_during_a_run_is_an_error_that_leaves_nothing(pulled, keys, node, tmp_path):
+    (tmp_path / "key.pem").write_bytes((keys / "ours.pem").read_bytes())
+    grid = pulled(FakeGrid({1: app(), 2: app()}, {1: node, 2: node}), key=tmp_path / "key.pem", federation="hospitals")
+    assert not ask(grid, [1, 2])[1].has_error()
+    (tmp_path / "key.pem").write_text("")
+    with pytest.raises(tensorpull.Error) as refused:
+        ask(grid, [1, 2])
+    assert refused.value.code == "bad_file" and grid._models == grid._may == grid._sent == {}
+    (tmp_path / "key.pem").write_bytes((keys / "ours.pem").read_bytes())
+    assert not ask(grid, [1, 2])[2].has_error()
 
 
 def test_a_key_takes_the_place_of_another_while_the_run_goes_on(pulled, keys, node, tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
+import os
 import sys
 import types
 
@@ -189,6 +191,17 @@ def test_a_revoked_key_is_refused_by_that_name(site, keys, tmp_path, monkeypatch
     assert "is revoked" in refusal(*ends(site(), model(1), False))
 
 
+def test_what_is_signed_for_another_federation_is_refused(site, keys, tmp_path, monkeypatch):
+    (tmp_path / "trusted").write_text((keys / "ours.line").read_text() + (keys / "other.line").read_text().replace("hospitals", "banks"))
+    monkeypatch.setenv("NVFLARE_TENSORPULL_KEYS", str(tmp_path / "trusted"))
+
+    def change(state):
+        if "signed" in state.get(KEY, {}):
+            state[KEY] = {**state[KEY], "signed": resign(state[KEY]["signed"], keys / "other.pem", federation="banks")}
+
+    assert "is for another federation" in refusal(*ends(site(), model(1), False), change)
+
+
 def test_bytes_that_are_not_those_that_were_signed_are_refused(site):
     cells, given = site(), model(1)
     a, b, who = ends(cells, given, False)
@@ -256,6 +269,39 @@ def test_what_a_message_itself_carries_is_refused(site, monkeypatch):
     assert (read(Cell("server.4d5f")) == 1).all() and (read(Cell("site-1.4d5f"), None) == 1).all()  # a file of its own
     monkeypatch.delenv("NVFLARE_TENSORPULL_KEYS")
     assert (read(Cell("site-1.4d5f")) == 1).all()
+
+
+def test_a_trainer_whose_job_process_cannot_be_called_takes_no_chunks_of_flares(site, monkeypatch):
+    from tensorpull.nvflare import _trainer
+    from tensorpull.nvflare.decomposers.array import OfferedArrays
+
+    class Own:
+        logger, get_download_dot = logging.getLogger("test"), lambda self: 1
+
+        def download(self, **how):
+            return None, how["from_fqcn"]
+
+    trainer = type("Taken", (_trainer.Taking, Own), {"offering": OfferedArrays})()
+    monkeypatch.setenv(_trainer.VARIABLE, "nobody is there")
+    error, got = trainer.download("server.4d5f", "R1", 60.0, Cell("site-1.4d5f.0"))
+    assert str(error).startswith(_process.ONLY_SIGNED) and got is None
+    assert trainer.download("site-1.4d5f", "R1", 60.0, Cell("site-1.4d5f.0")) == (None, "site-1.4d5f")
+    monkeypatch.delenv("NVFLARE_TENSORPULL_KEYS")
+    assert trainer.download("server.4d5f", "R1", 60.0, Cell("site-1.4d5f.0")) == (None, "server.4d5f")
+
+
+def test_a_trainer_of_a_site_with_keys_does_not_begin_without_this_package(site, monkeypatch):
+    path = os.path.join(os.path.dirname(tensorpull.nvflare.__file__), "for_trainers", "sitecustomize.py")
+    described = importlib.util.spec_from_file_location("sitecustomize_of_trainers", path)
+    found = importlib.util.module_from_spec(described)
+    monkeypatch.setitem(sys.modules, "sitecustomize", None)  # which it would look for
+    described.loader.exec_module(found)
+    monkeypatch.setitem(sys.modules, "tensorpull.nvflare._trainer", None)
+    monkeypatch.delattr(tensorpull.nvflare, "_trainer", raising=False)
+    with pytest.raises(ImportError):
+        found._join()
+    monkeypatch.delenv("NVFLARE_TENSORPULL_KEYS")
+    found._join()
 
 
 def test_a_site_with_keys_does_not_go_on_without_this_package(site, monkeypatch):

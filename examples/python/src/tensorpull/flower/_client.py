@@ -14,7 +14,7 @@ import tensorpull
 
 from .._peers import vouched
 from ._arrays import as_tensors, from_file, from_memory, size
-from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, Offer, Refused, Trust, answer, greeting, parse_hello, parse_offer, use
+from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, Offer, Refused, Trust, answer, greeting, parse_hello, parse_offer, uses
 from ._seam import UNUSABLE, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict, logger
 from ._spool import Kept, hold
 
@@ -135,15 +135,15 @@ def _believed(offer: Offer, site: _Site, context: Context) -> Sequence[Believed]
         return offer.references
     if not offer.signed:
         raise Refused("it is not signed")
-    last = context.state.get(KEY)
-    least = last["round"] if isinstance(last, ConfigRecord) and last.get("run") == str(context.run_id) else 0
+    rounds = context.state.setdefault(KEY, ConfigRecord())  # by run, as the state may be that of several
+    run, least = str(context.run_id), rounds.get(str(context.run_id), 0)
     known = [
-        vouched(text, ref, site.keys, site.federation, use(context.run_id, offer.keys, key), least)
-        for key, ref, text in zip(offer.keys, offer.references, offer.signed)
+        vouched(text, ref, site.keys, site.federation, note, least)
+        for text, ref, note in zip(offer.signed, offer.references, uses(context.run_id, offer.keys))
     ]  # fmt: skip
     if len({one.round for one in known}) > 1:
         raise Refused("its records are of several rounds")
-    context.state[KEY] = ConfigRecord({"run": str(context.run_id), "round": max([least, *(one.round for one in known)])})
+    rounds[run] = max([least, *(one.round for one in known)])
     return known
 
 

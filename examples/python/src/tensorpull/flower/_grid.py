@@ -13,7 +13,7 @@ import tensorpull
 from .._peers import Door, Refused, is_loopback
 from .._proofs import TextOrFile, signer
 from ._arrays import MAX_HEADER_BYTES, as_tensors, from_file, held, identity, size
-from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, hello, offer, parse_answer, parse_greeting, printable, use
+from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, hello, offer, parse_answer, parse_greeting, printable, uses
 from ._seam import UNUSABLE, ArrayRecord, ConfigRecord, Error, Grid as FlowersGrid, Message, RecordDict, logger, make_message
 from ._spool import Landed, Spool
 
@@ -231,8 +231,10 @@ class Grid(FlowersGrid):
             self._round += 1
             at = self._round
         self._greet({m.metadata.dst_node_id for m in messages if self._worth_it(m)})
-        wrapped = [self._wrapped(m, at) for m in messages]
+        wrapped: List[Tuple[Message, Optional[_Sent]]] = []
         try:
+            for message in messages:
+                wrapped.append(self._wrapped(message, at))
             ids = list(self._grid.push_messages([message for message, _ in wrapped]))
         except BaseException:
             for _, sent in wrapped:
@@ -276,7 +278,11 @@ class Grid(FlowersGrid):
         content = RecordDict({key: record for key, record in message.content.items() if key not in references})
         signed: List[str] = []
         if self._sign is not None:
-            signed = [self._sign(ref, expires=about.ttl, round=at, note=use(about.run_id, list(references), key)) for key, ref in references.items()]
+            try:
+                signed = [self._sign(ref, expires=about.ttl, round=at, note=note) for ref, note in zip(references.values(), uses(about.run_id, list(references)))]
+            except BaseException:  # its file is another one now
+                self._end(sent)
+                raise
         content[KEY] = offer(Doors(sent.token, *self._addresses), {key: str(ref) for key, ref in references.items()}, list(message.content), self._least, signed)
         with self._lock:
             self._sent[sent.token] = sent

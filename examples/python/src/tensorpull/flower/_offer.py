@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
@@ -118,9 +119,10 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def use(run: int, keys: Sequence[str], key: str) -> str:
-    """What a signature says that a reference is for: one of these records of a run."""
-    return json.dumps({"run": run, "record": key, "of": list(keys)}, ensure_ascii=True)
+def uses(run: int, keys: Sequence[str]) -> List[str]:
+    """What signatures say that references are for: each of these records of a run. Their names may be of any length."""
+    names = hashlib.sha256(json.dumps(list(keys)).encode()).hexdigest()
+    return [json.dumps({"run": run, "record": i, "of": names}) for i in range(len(keys))]
 
 
 def offer(doors: Doors, models: Mapping[str, str], order: Sequence[str], least: int, signed: Sequence[str] = ()) -> ConfigRecord:
