@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 import pytest
-from authority import signing_keys
+from authority import resign, signing_keys
 from fake_grid import FakeGrid
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from test_flower import ask, app, by_us, expected, model, pulled as pulled, quick as quick, same
@@ -34,15 +34,6 @@ def node(keys, tmp_path):
 def refusal(reply):
     assert reply.has_error()
     return reply.error.reason
-
-
-def resign(text, key, **claims):
-    """The text with other claims, signed by this key."""
-    left = dict(line.split(" ", 1) for line in text.splitlines()[1:])
-    left.update({name: str(value) for name, value in claims.items()})
-    return _native.sign_reference(
-        left["model"], int(left["schema"], 16), left["tree"], left["root"], int(left["bytes"]), "", str(key), left["federation"], int(left["round"]), int(left["expires"]), left["note"]
-    )  # fmt: skip
 
 
 def altered(grid, alter):

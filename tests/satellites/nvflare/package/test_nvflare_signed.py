@@ -10,7 +10,7 @@ import types
 
 import numpy as np
 import pytest
-from authority import signing_keys
+from authority import resign, signing_keys
 from flare_cell import Cell
 
 pytest.importorskip("nvflare")
@@ -68,15 +68,6 @@ def refusal(offered, pulled, who, change=lambda state: None):
     assert pulled.result is None and str(refused.value).startswith(_process.ONLY_SIGNED)
     offered.release()
     return str(refused.value)
-
-
-def resign(text, key, **claims):
-    """The text with other claims, signed by this key."""
-    left = dict(line.split(" ", 1) for line in text.splitlines()[1:])
-    left.update({name: str(value) for name, value in claims.items()})
-    return _native.sign_reference(
-        left["model"], int(left["schema"], 16), left["tree"], left["root"], int(left["bytes"]), "", str(key), left["federation"], int(left["round"]), int(left["expires"]), left["note"]
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
