@@ -111,10 +111,10 @@ def a_node_with_keys_takes_models_that_one_of_them_has_signed_alone():
             result, said = run(there, nodes=3, rounds=2, key=str(keys / "ours.pem"))
             assert ways(said) == [(3, 3, 2, 3), (3, 3, 0, 3)] * 2 and result["accuracy"] > 0.5, (ways(said), result)
             assert said.count("Received 2 results and 1 failures") == 4
-            assert "no trusted key has signed" in there.said("supernode-1") and "refused" not in there.said("supernode-0")
+            assert "no trusted key has signed" in there.said("supernode-1") and "no signed model" not in there.said("supernode-0")
             result, said = run(there, nodes=3, rounds=2)
             assert said.count("Received 1 results and 2 failures") == 4 and result["rounds"] == 2, (ways(said), result)
-            assert "it is not signed" in there.said("supernode-0") and "it is not signed" in there.said("supernode-1") and "refused" not in there.said("supernode-2")
+            assert "it is not signed" in there.said("supernode-0") and "it is not signed" in there.said("supernode-1") and "no signed model" not in there.said("supernode-2")
             nothing_is_left(there)
 
 

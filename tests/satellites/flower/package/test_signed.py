@@ -71,6 +71,18 @@ def test_two_rounds_that_a_key_has_signed_are_proved(pulled, keys, node, monkeyp
     assert grid._models == {} and grid._may == {}
 
 
+def test_a_message_without_arrays_needs_no_signature(pulled, keys, node):
+    def answers(message, context):
+        return Message(RecordDict({"arrays": model()}) if list(message.content) == ["config"] else message.content, reply_to=message)
+
+    fake = FakeGrid({1: app(train=answers)}, {1: node})
+    for more in ({"key": keys / "ours.pem", "federation": "hospitals"}, {}):
+        grid = pulled(fake, **more)
+        ask(grid, [1])  # it is asked whether it has this package
+        reply = next(iter(grid.send_and_receive([Message(RecordDict({"config": ConfigRecord({"lr": 0.1})}), 1, "train")], timeout=60)))
+        assert same(reply.content["arrays"], model())
+
+
 def test_a_folder_keeps_a_model_that_is_proved(pulled, keys, node, tmp_path):
     folder = tmp_path / "node"
     folder.mkdir()
@@ -83,10 +95,10 @@ def test_a_node_with_keys_takes_nothing_that_is_unsigned(pulled, node, caplog):
     fake = FakeGrid({1: app(), 2: app(), 3: app()}, {1: node, 3: {**node, "tensorpull-hosts": "server.example.org"}})
     grid = pulled(fake)  # it has no key
     replies = ask(grid, [1, 2, 3])
-    assert "signed models alone: it is not signed" in refusal(replies[1]) and same(replies[2].content["arrays"], expected(2))
+    assert "no signed model can be had: it is not signed" in refusal(replies[1]) and same(replies[2].content["arrays"], expected(2))
     assert "'arrays' is a record of Flower's own" in refusal(replies[3])  # which it gets, as it connects to another server alone
     assert by_us(fake) == (2, 1), "it is not sent again"
-    assert "signed models alone" in caplog.text
+    assert "no signed model can be had" in caplog.text
     assert "'arrays' is a record of Flower's own" in refusal(ask(pulled(fake, least_bytes=1 << 30), [1])[1])
     for content in (RecordDict({"config": ConfigRecord({"lr": 0.1})}), RecordDict({"arrays": ArrayRecord()})):  # nothing is believed
 
@@ -187,7 +199,7 @@ def test_a_key_takes_the_place_of_another_while_the_run_goes_on(pulled, keys, no
     key.write_bytes((keys / "ours.pem").read_bytes())
     assert "is revoked" in refusal(ask(grid, [1])[1])
     trusted.unlink()
-    assert "signed models alone" in refusal(ask(grid, [1])[1])  # and not: then it believes everybody
+    assert "no signed model can be had" in refusal(ask(grid, [1])[1])  # and not: then it believes everybody
 
 
 def test_bytes_that_are_not_those_that_were_signed_reach_no_app(pulled, keys, node):
@@ -238,7 +250,7 @@ def test_an_offer_whose_signatures_are_anything_is_refused(alter, pulled, keys, 
     fake = FakeGrid({1: app()}, {1: node})
     grid = pulled(fake, key=keys / "ours.pem", federation="hospitals")
     altered(grid, lambda said, message: alter(said))
-    assert "signed models alone" in refusal(ask(grid, [1])[1])
+    assert "no signed model can be had" in refusal(ask(grid, [1])[1])
 
 
 def test_arguments_that_make_no_sense(keys, tmp_path, pulled):

@@ -27,8 +27,8 @@ IDLE = 600.0
 #: The last model, in the folder that the node's configuration names.
 LAST = "last.safetensors"
 
-#: A reference, or one that a key has signed, whose bytes are proved.
-Believed = Union[str, tensorpull.SignedReference]
+#: What a model is pulled by: a signed reference is proved.
+AnyReference = Union[str, tensorpull.SignedReference]
 App = Callable[[Message, Context], Message]
 
 
@@ -63,11 +63,11 @@ def mod(message: Message, context: Context, call_next: App) -> Message:
     try:
         site = _Site(context.node_config)
         if site.keys is not None:
-            why = "refused, as this node takes signed models alone"  # the server does not send it again
+            why = "no signed model can be had"  # and the server does not send it again, unsigned
             _refuse_unsigned(message)
         if isinstance(said, ConfigRecord) and "is" in said:
             offer = parse_offer(said, site.trust)
-            message.content = _pull(message.content, offer, _believed(offer, site, context), site)
+            message.content = _pull(message.content, offer, _to_pull(offer, site, context), site)
     except (Refused, tensorpull.Error, MemoryError) as e:
         logger.warning("tensorpull: message %s: %s: %s", message.metadata.message_id[:8], why, str(e))
         return Message(Error(UNUSABLE, f"tensorpull: {why}: {e}"), reply_to=message)
@@ -129,11 +129,11 @@ def _refuse_unsigned(message: Message) -> None:
             raise Refused(f"{key!r} is a record of Flower's own")
 
 
-def _believed(offer: Offer, site: _Site, context: Context) -> Sequence[Believed]:
+def _to_pull(offer: Offer, site: _Site, context: Context) -> Sequence[AnyReference]:
     """The references that are pulled: with keys, only those that one of them has signed for this run, and in no earlier round than the node has had."""
     if site.keys is None:
         return offer.references
-    if not offer.signed:
+    if offer.keys and not offer.signed:
         raise Refused("it is not signed")
     rounds = context.state.setdefault(KEY, ConfigRecord())  # by run, as the state may be that of several
     run, least = str(context.run_id), rounds.get(str(context.run_id), 0)
@@ -147,25 +147,25 @@ def _believed(offer: Offer, site: _Site, context: Context) -> Sequence[Believed]
     return known
 
 
-def _pull(content: RecordDict, offer: Offer, believed: Sequence[Believed], site: _Site) -> RecordDict:
+def _pull(content: RecordDict, offer: Offer, to_pull: Sequence[AnyReference], site: _Site) -> RecordDict:
     """The content as it was before its records became references."""
     if set(content) - {KEY} != set(offer.order) - set(offer.keys):
         raise Refused("its order is not that of its records")
     found: Dict[str, ArrayRecord] = {}
     pulled: Dict[str, Callable[[], ArrayRecord]] = {}
-    for key, ref, one in zip(offer.keys, offer.references, believed):
+    for key, ref, one in zip(offer.keys, offer.references, to_pull):
         if ref not in pulled:
             pulled[ref] = (_kept(one, offer, site) if not pulled else None) or _in_memory(one, offer, site)
         found[key] = pulled[ref]()
     return RecordDict({key: found[key] if key in found else content[key] for key in offer.order})
 
 
-def _in_memory(ref: Believed, offer: Offer, site: _Site) -> Callable[[], ArrayRecord]:
+def _in_memory(ref: AnyReference, offer: Offer, site: _Site) -> Callable[[], ArrayRecord]:
     got = tensorpull.download_tensors(offer.doors.models, ref, recipient=offer.doors.token, ssl=site.ssl(offer.doors.models), retries=RETRIES)
     return functools.partial(from_memory, got)
 
 
-def _kept(ref: Believed, offer: Offer, site: _Site) -> Optional[Callable[[], ArrayRecord]]:
+def _kept(ref: AnyReference, offer: Offer, site: _Site) -> Optional[Callable[[], ArrayRecord]]:
     """Pulls it into the node's folder. If it is there since the last message, a byte is pulled. None: the folder cannot be used."""
     if site.folder is None:
         return None
