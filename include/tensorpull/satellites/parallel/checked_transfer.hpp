@@ -379,12 +379,8 @@ class checked_transfer {
   }
   bool drops(std::uint8_t n) noexcept { return ended_ || lines_[n].why || lines_[n].left == 0; }
   prepared prepare(std::uint8_t n, std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
-    const std::uint64_t at = lines_[n].at;
     most = std::min(most, lines_[n].left);
-    if (landing(n) == nullptr) return detail::prepare_in(passing_, most, out);
-    if (!sharing_ && to_.discards())  // more at a time than the consumer has memory for
-      return detail::prepare_in(passing_, std::min(most, to_.group_bytes() - at % to_.group_bytes()), out);
-    return to_.prepare(at, most, out);
+    return landing(n) == nullptr ? detail::prepare_in(passing_, most, out) : to_.prepare(lines_[n].at, most, out);
   }
   void landed(std::uint8_t n, std::span<const std::byte> bytes) noexcept {
     state& l = lines_[n];

@@ -387,8 +387,9 @@ class parallel_addresses {
     using chunking_type = typename Parts::chunking;
     using limits_type = typename Parts::limits;
     if constexpr (requires { requires Consumer::checks_groups; })
-      return pull_by<Parts, checked_transfer<Consumer, chunking_type, limits_type>>(ref, to, options, chunking);
-    else if constexpr (requires { requires Consumer::any_order; })
+      if (to.group_bytes() != 0)
+        return pull_by<Parts, checked_transfer<Consumer, chunking_type, limits_type>>(ref, to, options, chunking);
+    if constexpr (requires { requires Consumer::any_order; })
       return pull_by<Parts, parallel_transfer<Consumer, chunking_type, typename Parts::integrity, limits_type>>(
           ref, to, options, chunking);
     else {

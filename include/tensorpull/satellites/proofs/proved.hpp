@@ -13,15 +13,6 @@
 
 namespace tensorpull {
 
-namespace detail {
-/// Whether another owner could do no better. Nothing that an owner can bring about is among them, such as does_not_fit,
-/// by a description of short chunks.
-constexpr bool is_own_fault(errc code) noexcept {
-  return code == errc::cancelled || code == errc::out_of_memory || code == errc::disk_full || code == errc::io ||
-         code == errc::invalid_argument;
-}
-}  // namespace detail
-
 /// Stands in front of a consumer. `Consumer` is told of a group (consumer, 6) once all its bytes are those that the
 /// root stands for, and of nothing else, so that one that cannot undo needs no digests of chunks; the buffers of such a
 /// one are as long as a group. A group that is wrong ends the transfer (digest_mismatch), and its last bytes are never
@@ -59,13 +50,10 @@ class proved : public detail::passed_on<Consumer> {
   std::uint64_t proved_bytes() const noexcept { return proved_; }
   /// Whether it was the consumer that ended the last pull: whatever its error is, it is no owner's lie.
   bool refused() const noexcept { return refused_; }
-  /// Whether the consumer has refused bytes of a group of which the rest is only hashed, to see whether they are right.
-  bool discards() const noexcept { return refusal_.code != errc{}; }
 
   result<void> begin(const description& d) noexcept {
     if (d.data_start == 0) return failure(errc::not_verifiable);
     refused_ = any_order_ = false;
-    refusal_ = {};
     if (d.image_bytes != by_.image_bytes()) return failure(errc::digest_mismatch, d.image_bytes);
     proved_ = hashed_ = 0;
     data_start_ = d.data_start;
@@ -80,7 +68,6 @@ class proved : public detail::passed_on<Consumer> {
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (any_order_) return to_.prepare(offset, length, out);
     if (offset < hashed_) return detail::prepare_in(again_, std::min(length, hashed_ - offset), out);
-    if (discards()) return detail::prepare_in(again_, std::min(length, end_of_group(offset) - offset), out);
     return to_.prepare(offset, std::min(length, end_of_group(offset) - offset), out);
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
@@ -95,13 +82,7 @@ class proved : public detail::passed_on<Consumer> {
     hashed_ += bytes.size();
     const bool ends = hashed_ == end_of_group(offset);
     if (ends && !holds()) return failure(cut_ ? errc::wrong_payload : errc::digest_mismatch, proved_);
-    if (!discards())
-      if (const auto ok = to_.commit(offset, bytes); !ok) {
-        if (detail::is_own_fault(ok.error().code)) return heard(ok);
-        refusal_ = ok.error();  // of bytes that may be forged
-      }
-    if (!ends) return {};
-    if (discards()) return heard(failure(refusal_));
+    if (const auto ok = heard(to_.commit(offset, bytes)); !ok || !ends) return ok;
     const std::uint64_t from = next_group();
     return heard(to_.chunk(from, proved_ - from));
   }
@@ -187,11 +168,10 @@ class proved : public detail::passed_on<Consumer> {
   const proof& by_;
   hash_type hash_{};
   std::uint64_t there_, proved_ = 0, hashed_ = 0, data_start_ = 0;
-  error refusal_{};  // the consumer's, while the rest of the group shows whether the bytes are right
   bool any_order_ = false;
   bool last_ = true, open_ = false, refused_ = false;
   bool cut_ = false;  // bytes of this group have arrived a second time
-  std::byte again_[48];
+  std::byte again_[120];
 };
 
 /// How many of the first `bytes` of an image that lies somewhere are those of the root: whole groups, and never the

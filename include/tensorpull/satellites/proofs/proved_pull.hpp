@@ -48,6 +48,13 @@ struct proved_receipt {
 };
 
 namespace detail {
+/// Whether another owner could do no better. Nothing that an owner can bring about is among them, such as does_not_fit,
+/// by a description of short chunks.
+constexpr bool is_own_fault(errc code) noexcept {
+  return code == errc::cancelled || code == errc::out_of_memory || code == errc::disk_full || code == errc::io ||
+         code == errc::invalid_argument;
+}
+
 /// A source of a list: the element itself, or its object if it is a pointer.
 template <class Where>
 auto& source_of(Where& w) noexcept {

@@ -1,13 +1,16 @@
 // Several sources at once of which some lie in any byte, at any time, about anything, over lines that are lost and come
 // back, by random schedules: a pull that is proved completes if one of them is honest, and names no honest one.
+#include "support/own_folder.hpp"
 #include "support/pair.hpp"
 
 #include <tensorpull/consumers/any_schema/new_model.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/satellites/parallel/checked_transfer.hpp>
 #include <tensorpull/satellites/parallel/parallel_transfer.hpp>
 #include <tensorpull/satellites/proofs/proved.hpp>
 
 #include <deque>
+#include <filesystem>
 #include <numeric>
 
 namespace proved_at_once_test {
@@ -299,6 +302,22 @@ TEST(ProvedAtOnce, A_header_that_cannot_be_read_names_its_source) {
     expect_it_completes(p, 2);
     EXPECT_EQ(p.wrong, 1u);
     EXPECT_EQ(into.made().tensor_count, 800u);
+  }
+}
+TEST(ProvedAtOnce, The_image_itself_has_the_length_of_its_header) {
+  own_folder folder;
+  const std::string path = folder.path() / "m.safetensors";
+  const model published = std::move(blank_model(2).fill(1));
+  const tp::proof by = proof_of(published, tp::least_group_level);
+  for (const std::uint64_t wrong_by : {8, 3 * 65'536}) {
+    auto into = tp::safetensors_file::create(path, {.overwrite = true, .fsync = false});
+    ASSERT_TRUE(succeeded(into));
+    tp::proved to(*into, by);
+    const tampering liar = describes([wrong_by](tp::frame& m) { m.data_start += wrong_by; });
+    const pulled<decltype(to)> p(to, published, {liar, {}}, {.count = 2}, 1);
+    expect_it_completes(p, 2);
+    EXPECT_EQ(p.wrong, 1u);
+    EXPECT_EQ(std::filesystem::file_size(path), published.schema().image_bytes);
   }
 }
 TEST(ProvedAtOnce, What_is_proved_already_is_not_fetched) {

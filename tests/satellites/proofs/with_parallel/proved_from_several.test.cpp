@@ -39,12 +39,32 @@ struct serves {
     return *owner->status_of(the_model().ref.model);
   }
 };
-/// Accepts connections, and answers nothing.
-struct silent {
-  each_connection each{[](raw_peer& client, std::size_t, const std::stop_token& stop) {
-    while (!stop.stop_requested()) client.stream().wait(true, false, 5ms);
-  }};
-  std::string address() const { return each.address(); }
+/// Stands in front of an owner, and of each connection carries so many bytes of answers, and then nothing.
+class silent_behind {
+ public:
+  silent_behind(std::uint16_t owner, std::size_t most)
+      : each_([owner, most](raw_peer& client, std::size_t, const std::stop_token& stop) {
+          raw_peer to(owner);
+          std::vector<std::byte> piece(16384);
+          const std::array<std::span<std::byte>, 1> in{piece};
+          for (std::size_t left = most; !stop.stop_requested();) {
+            const auto asked = client.stream().read_some(in);
+            if (tp::is_end(asked.status) || (asked.bytes > 0 && !to.say(std::span(piece).first(asked.bytes)))) return;
+            const std::array<std::span<std::byte>, 1> out{std::span(piece).first(std::min(piece.size(), left))};
+            if (left == 0) {
+              client.stream().wait(true, false, 5ms);
+              continue;
+            }
+            const auto answered = to.stream().read_some(out);
+            if (tp::is_end(answered.status) || !client.say(std::span(piece).first(answered.bytes))) return;
+            left -= answered.bytes;
+            if (asked.bytes + answered.bytes == 0) client.stream().wait(true, false, 1ms);
+          }
+        }) {}
+  std::string address() const { return each_.address(); }
+
+ private:
+  each_connection each_;
 };
 constexpr tp::retry_policy quick{.retries = 3, .first_delay = 5ms, .longest_delay = 20ms};
 
@@ -98,12 +118,12 @@ TEST(ProvedFromSeveral, If_all_lie_they_are_all_named) {
   EXPECT_EQ(wrong, 3u);
 }
 TEST(ProvedFromSeveral, A_silent_one_and_one_that_is_gone_do_not_matter) {
-  silent quiet;
   std::string gone;
   {
     gone = serves().address();
   }
   serves honest;
+  silent_behind quiet(honest.owner->port(), 0);
   for (const auto& addresses :
        {std::vector{quiet.address(), gone, honest.address()}, std::vector{honest.address(), gone, quiet.address()}}) {
     model into = bytes_model(bytes, 9);
@@ -112,6 +132,21 @@ TEST(ProvedFromSeveral, A_silent_one_and_one_that_is_gone_do_not_matter) {
     ASSERT_TRUE(succeeded(done));
     EXPECT_EQ(done->wrong, 0u);
     EXPECT_EQ(into.image_bytes(), the_model().now.image_bytes());
+  }
+}
+TEST(ProvedFromSeveral, One_that_falls_silent_costs_its_part) {
+  serves honest;
+  for (const std::size_t most : {std::size_t{1000}, std::size_t{40'000}, std::size_t{150'000}}) {
+    silent_behind quiet(honest.owner->port(), most);
+    for (const auto& addresses :
+         {std::vector{quiet.address(), honest.address()}, std::vector{honest.address(), quiet.address()}}) {
+      model into = bytes_model(bytes, 9);
+      tp::land to(into.destination());
+      const auto done = pull_from(addresses, to);
+      ASSERT_TRUE(succeeded(done));
+      EXPECT_EQ(done->wrong, 0u);
+      EXPECT_EQ(into.image_bytes(), the_model().now.image_bytes());
+    }
   }
 }
 TEST(ProvedFromSeveral, A_file_goes_on_behind_what_is_proved) {

@@ -77,11 +77,14 @@ class claimed_parts {
         if (p.asked < length_of(i)) return &p;
         ++claimed;
       } else if (p.line == nobody) {
-        part*& kind = p.source == source ? begun : p.source == nobody ? fresh : left;
+        part*& others = p.source == nobody ? fresh : left;
+        part*& kind = p.source == source ? begun : others;
         if (kind == nullptr && (&kind != &left || p.free || !returns(p.source))) kind = &p;
       }
     }
-    part* const p = begun != nullptr ? begun : fresh != nullptr ? fresh : left;
+    part* p = begun;
+    if (p == nullptr) p = fresh;
+    if (p == nullptr) p = left;
     if (p == nullptr || claimed >= most) return nullptr;
     if (p == left) empty(*p);
     p->line = line;
