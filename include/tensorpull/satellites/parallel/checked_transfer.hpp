@@ -442,7 +442,8 @@ class checked_transfer {
     finished_ = true;
     settle();
   }
-  /// An owner takes a confirmation over a connection that it has served the last byte.
+  /// An owner takes a confirmation over a connection that it has served the last byte; over another one it has to be
+  /// asked for that first.
   std::uint8_t best_to_confirm() const noexcept {
     std::uint8_t best = nobody;
     const auto worth = [this](std::uint8_t n) {
@@ -457,7 +458,6 @@ class checked_transfer {
     first_ = n;
     m.unanswered(true, [](const auto&) {});
     m.confirm(said_.version, true);
-    if (!lines_[n].served_end) m.fetch_end();
   }
   receipt made_receipt() const noexcept {
     receipt r;

@@ -118,8 +118,6 @@ class parallel_recipient : private recipient<Chunking, Limits> {
   void name_again() noexcept {
     if (phase_ == phase::confirming && request_.by_name()) start_over(before_last_byte());
   }
-  /// After confirm(), on a connection that has not served the last byte: it is asked for that first.
-  void fetch_end() noexcept { start_over(before_last_byte()); }
   /// Later requests are numbered from `id`, if that is after the next one.
   void number_from(std::uint32_t id) noexcept {
     if (detail::comes_before(next_id_, id)) next_id_ = id;

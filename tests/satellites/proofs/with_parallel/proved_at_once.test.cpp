@@ -218,13 +218,13 @@ std::uint8_t pull_at_random(std::uint64_t seed) {
 }
 TEST(ProvedAtOnce, An_honest_source_is_found_and_never_named) {
   int named = 0;
-  for (std::uint64_t seed = 0; seed < 300 && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 0; seed < 200 && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     if (seed % 3 == 0) named += pull_at_random<tp::fixed_bytes<65'536>>(seed) != 0;
     if (seed % 3 == 1) named += pull_at_random<tp::per_tensor<1 << 20>>(seed) != 0;
     if (seed % 3 == 2) named += pull_at_random<tp::adaptive_bytes<4096, 65'536>>(seed) != 0;
   }
-  EXPECT_GT(named, 80) << "many pulls have met a liar";
+  EXPECT_GT(named, 50) << "many pulls have met a liar";
 }
 
 /// A lie of one kind in each answer.
@@ -319,6 +319,33 @@ TEST(ProvedAtOnce, The_image_itself_has_the_length_of_its_header) {
     EXPECT_EQ(p.wrong, 1u);
     EXPECT_EQ(std::filesystem::file_size(path), published.schema().image_bytes);
   }
+}
+/// Takes any description, and has the right bytes already.
+struct has_it_all {
+  static constexpr bool irrevocable = false, any_order = true;
+  tp::source_view all;
+  std::array<std::byte, 4096> scratch{};
+  std::uint64_t fingerprint() const noexcept { return all.schema->fingerprint; }
+  const tp::image_schema* schema() const noexcept { return nullptr; }
+  tp::result<void> begin(const tp::description&) noexcept { return {}; }
+  tp::prepared prepare(std::uint64_t, std::uint64_t length, std::span<byte_span> out) noexcept {
+    return tp::detail::prepare_in(scratch, length, out);
+  }
+  tp::result<void> commit(std::uint64_t, const_byte_span) noexcept { return {}; }
+  tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  tp::result<void> finish(const tp::receipt&) noexcept { return {}; }
+  void abandon(const tp::error&) noexcept {}
+  tp::source_view read_back() const noexcept { return all; }
+};
+TEST(ProvedAtOnce, The_image_itself_has_the_length_of_its_header_if_a_part_is_there) {
+  const model published = std::move(blank_model(2).fill(1));
+  const tp::proof by = proof_of(published, tp::least_group_level);
+  has_it_all into{published.source()};
+  tp::proved to(into, by, 5 * group);
+  const tampering liar = describes([](tp::frame& m) { m.data_start += 8; });
+  const pulled<decltype(to)> p(to, published, {liar, {}, {}}, {.count = 3}, 1);
+  expect_it_completes(p, 6);
+  EXPECT_EQ(p.wrong, 1u);
 }
 TEST(ProvedAtOnce, What_is_proved_already_is_not_fetched) {
   const model published = std::move(blank_model(2).fill(1));
