@@ -117,9 +117,15 @@ class checked_transfer {
   /// A line that has nothing to do brings the parts of a slower one instead. False: there are none.
   bool take_over(std::uint8_t number) noexcept {
     const auto of = parts_.free_slowest(number);
-    if (of && *of != nobody) lines_[*of].is_late = true;
-    return of.has_value();
+    if (!of) return false;
+    if (of->line != nobody) lines_[of->line].is_late = true;
+    const auto bit = static_cast<std::uint8_t>(1u << of->source);
+    repeats_ += (relieved_ & bit) != 0 && repeats_ < 16;
+    relieved_ |= bit;
+    return true;
   }
+  /// How often that was done to a source a second time: perhaps all are as slow.
+  unsigned repeats() const noexcept { return repeats_; }
   /// How many parts it has brought.
   std::uint32_t parts_of(std::uint8_t number) const noexcept { return lines_[number].brought; }
   /// Grows when bytes that had landed were wrong.
@@ -322,7 +328,7 @@ class checked_transfer {
     const std::uint64_t at = parts_.begin_of(i) + p->asked;
     const std::uint64_t most = std::min(parts_.length_of(i) - p->asked, l.machine.longest_chunk());
     const std::uint64_t length = l.machine.length_from(at, most);
-    l.machine.ask(out, {at, at, static_cast<std::uint32_t>(length), {static_cast<std::uint8_t>(i), p->generation}});
+    l.machine.ask(out, {at, at, static_cast<std::uint32_t>(length), {static_cast<std::uint8_t>(i), 0}});
     p->asked += length;
     return true;
   }
@@ -374,8 +380,7 @@ class checked_transfer {
   }
   /// The part that a line's chunk lands in; nullptr: nobody wants it any more.
   part_type* landing(std::uint8_t n) noexcept {
-    part_type* const p = parts_.find(n, lines_[n].chunk.index, lines_[n].chunk.generation);
-    return p != nullptr && parts_.begin_of(parts_.index_of(*p)) + p->landed == lines_[n].at ? p : nullptr;
+    return lines_[n].chunk.is_none() ? nullptr : parts_.awaited(n, lines_[n].at);
   }
   bool drops(std::uint8_t n) noexcept { return ended_ || lines_[n].why || lines_[n].left == 0; }
   prepared prepare(std::uint8_t n, std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
@@ -387,7 +392,10 @@ class checked_transfer {
     if (drops(n)) return;
     l.left -= bytes.size();
     part_type* const p = landing(n);
-    if (p == nullptr) return;
+    if (p == nullptr) {  // nor is anybody going to want its rest
+      l.chunk = machine_type::ledger::number::none();
+      return;
+    }
     if (!sharing_ && !tells_length(l.at, bytes)) return accuse(l.source);
     if (const auto ok = to_.commit(l.at, bytes); !ok) return sharing_ ? fail(ok.error()) : refuse(l.source, ok.error());
     l.at += bytes.size();
@@ -483,7 +491,7 @@ class checked_transfer {
   std::size_t told_ = 0;  // parts that the consumer was told of
   std::uint32_t answers_ = 0, reason_ = 0;
   errc unconfirmed_because_{};
-  std::uint8_t first_ = nobody, begun_by_ = nobody, stage_ = 0, wrong_ = 0;
+  std::uint8_t first_ = nobody, begun_by_ = nobody, stage_ = 0, wrong_ = 0, relieved_ = 0, repeats_ = 0;
   bool begun_ = false, sharing_ = false, finished_ = false, confirmed_ = false, ended_ = false;
   std::byte length_[8]{};
   std::byte passing_[16 * 1024];  // what nobody wants any more

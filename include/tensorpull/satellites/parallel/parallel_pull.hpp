@@ -264,7 +264,9 @@ class parallel_wire {
   }
   /// The others wait while the first line brings the beginning. If it is slow, another may be faster.
   void hurry(clock::time_point now) noexcept {
-    constexpr std::uint64_t enough = 64 * 1024;
+    std::uint64_t enough = 64 * 1024;
+    if constexpr (requires { t_.take_over(0); })  // the beginning is a whole part
+      enough = std::max(enough, t_.total_bytes() / 1024);
     const std::uint64_t landed = t_.landed_bytes();
     const bool is_another = t_.first_line() < Transfer::most_lines && hurried_ != t_.first_line();
     if (!t_.waits_for_first() || is_another || landed >= began_with_ + enough) {
@@ -286,9 +288,8 @@ class parallel_wire {
     }
     if (!t_.idles(number(i))) l.idle = now;
     const clock::duration least = std::chrono::milliseconds(20), most = std::chrono::seconds(1);
-    if (now - l.idle < std::clamp(2 * l.took, least, most) * (1 << std::min(relieved_, 16)) || !t_.take_over(number(i)))
+    if (now - l.idle < std::clamp(2 * l.took, least, most) * (1 << t_.repeats()) || !t_.take_over(number(i)))
       return false;
-    ++relieved_;  // perhaps all are as slow
     l.idle = now;
     return true;
   }
@@ -334,7 +335,6 @@ class parallel_wire {
   std::chrono::milliseconds slowness_{1000};  // and with one that brings less than 64 KiB in this time
   clock::time_point began_{};
   std::uint64_t began_with_ = 0;
-  int relieved_ = 0;
   std::uint8_t hurried_ = 0xff;
   error why_{};
   std::uint64_t most_landed_ = 0;

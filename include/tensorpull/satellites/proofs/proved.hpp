@@ -101,6 +101,7 @@ class proved : public detail::passed_on<Consumer> {
     requires checks_groups
   {
     const source_view there = landed_in(to_);
+    if (there.schema == nullptr) return failure(errc::io, offset);
     for (std::uint64_t at = offset; at < offset + length; at = end_of_group(at)) {
       const std::uint64_t i = at / by_.group_bytes();
       auto one = by_.template hash_of<Chunks>(i);

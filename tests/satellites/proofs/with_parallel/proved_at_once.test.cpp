@@ -128,7 +128,7 @@ struct pulled {
     }
     tp::no_transfer idle;
     tp::error last{tp::errc::connection_failed};
-    std::uint64_t patience = 20, slowness = 800, idleness = 50, began = 0, began_with = 0;
+    std::uint64_t patience = 20, slowness = 800, began = 0, began_with = 0;
     std::uint8_t hurried = 0xff;
     for (std::uint64_t over = 0; turns < 100'000 && !t.ended(); ++turns) {
       for (std::uint8_t n = 0; n < how.count && !t.ended(); ++n) {
@@ -162,10 +162,7 @@ struct pulled {
           continue;
         }
         l.idle = t.idles(n) ? l.idle + 1 : 0;
-        if (l.idle >= idleness && t.take_over(n)) {
-          idleness *= 2;
-          l.idle = 0;
-        }
+        if (l.idle >= std::uint64_t{50} << t.repeats() && t.take_over(n)) l.idle = 0;
         if (n != t.first_line() && t.line_pause(n).count() > 0 && r.below(3) == 0) t.resume_line(n);
         if (n != t.first_line() && t.first_line() < t.most_lines) continue;
         if (n == t.first_line() && t.awaits(n) && l.quiet >= patience && t.replace_first())

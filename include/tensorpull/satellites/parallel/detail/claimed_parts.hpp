@@ -21,7 +21,6 @@ class claimed_parts {
 
   struct part {
     std::uint64_t asked = 0, landed = 0;  ///< bytes from its beginning on
-    std::uint32_t generation = 0;  ///< requests of earlier ones do not land
     std::uint8_t line = nobody, source = nobody;
     bool right = false;  ///< all of it has landed and was checked
     bool free = false;  ///< any source may begin it anew
@@ -36,7 +35,7 @@ class claimed_parts {
     for (std::size_t i = 0; i < count_; ++i) {
       part& p = parts_[i];
       const std::uint64_t there = right - std::min(right, begin_of(i));
-      p = {.generation = p.generation + 1, .right = there >= length_of(i)};
+      p = {.right = there >= length_of(i)};
       p.asked = p.landed = std::min(there, length_of(i));
     }
   }
@@ -57,11 +56,12 @@ class claimed_parts {
     for (std::size_t i = 0; i < count_; ++i) sum += parts_[i].landed;
     return sum;
   }
-  /// The part that a request was for; nullptr: nobody awaits its answer any more.
-  part* find(std::uint8_t line, std::size_t index, std::uint32_t generation) noexcept {
-    if (index >= count_) return nullptr;
-    part& p = parts_[index];
-    return !p.right && p.line == line && p.generation == generation ? &p : nullptr;
+  /// The part with this byte, if it is the next one that a line has to bring; nullptr: nobody wants it from there.
+  part* awaited(std::uint8_t line, std::uint64_t at) noexcept {
+    const std::uint64_t i = at >> shift_;
+    if (i >= count_) return nullptr;
+    part& p = parts_[static_cast<std::size_t>(i)];
+    return !p.right && p.line == line && begin_of(static_cast<std::size_t>(i)) + p.landed == at ? &p : nullptr;
   }
 
   /// The part among the first `end` that a line asks next, which it claims; nullptr: there is none, or it has claimed
@@ -102,9 +102,13 @@ class claimed_parts {
     for (std::size_t i = 0; i < count_; ++i)
       if (!parts_[i].right && parts_[i].source == source) empty(parts_[i]);
   }
-  /// Any source may begin the parts anew that the slowest of the other lines has claimed or left. That line, or nobody;
-  /// nothing: there is none.
-  optional<std::uint8_t> free_slowest(std::uint8_t line) noexcept {
+  /// Whose parts they were. `line`: nobody, if it had left them.
+  struct holder {
+    std::uint8_t line = nobody, source = nobody;
+  };
+  /// Any source may begin the parts anew that the slowest of the other lines has claimed or left. Nothing: there are
+  /// none.
+  optional<holder> free_slowest(std::uint8_t line) noexcept {
     const part* slowest = nullptr;
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -114,10 +118,10 @@ class claimed_parts {
       slowest = &p;
     }
     if (slowest == nullptr) return {};
-    const std::uint8_t of = slowest->line, source = slowest->source;
+    const holder of{slowest->line, slowest->source};
     for (std::size_t i = 0; i < count_; ++i) {
       part& p = parts_[i];
-      if (p.right || p.line != of || p.source != source) continue;
+      if (p.right || p.line != of.line || p.source != of.source) continue;
       abandon(p);
       p.free = true;
     }
@@ -128,7 +132,6 @@ class claimed_parts {
   static void abandon(part& p) noexcept {
     p.line = nobody;
     p.asked = p.landed;
-    ++p.generation;
   }
   static void empty(part& p) noexcept {
     p.landed = 0;
