@@ -65,6 +65,7 @@ TEST(CapnpFraming, The_capnp_tool_reads_every_kind) {
   const char* const expected[] = {"nothing = void",
                                   "describe = (refHigh",
                                   "pull = (refHigh",
+                                  "runs = true",
                                   "end = (refHigh",
                                   "confirm = (refHigh",
                                   "confirmed = (refHigh",
@@ -76,8 +77,8 @@ TEST(CapnpFraming, The_capnp_tool_reads_every_kind) {
                                   "first = 5",
                                   "window = 7, verifiable = true",
                                   "shape = [7, 0, 18446744073709551615]",
-                                  "names = [(name = \"layers.0.weight\", begin = 0, end = 0)",
-                                  "(name = \"\", begin = 1, end = 2)",
+                                  "names = [(name = \"layers.0.weight\", begin = 0, end = 0, dimension = 0)",
+                                  "(name = \"\", begin = 1, end = 2, dimension = 65244)",
                                   "ranges = [(begin = 8, end = 16)",
                                   "kind = 77"};
   std::size_t i = 0;

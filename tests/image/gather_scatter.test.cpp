@@ -9,14 +9,14 @@ namespace gather_scatter_test {
 
 using namespace tensorpull;
 
-/// Gathers [offset, offset + length) with these budgets, until done; every step must make progress and stay within
-/// them.
+/// Gathers [offset, offset + length), or so many bytes of runs, with these budgets, until done; every step must make
+/// progress and stay within them.
 std::vector<std::byte> collect(const source_view& source, std::uint64_t offset, std::uint64_t length,
-                               std::size_t pieces, std::size_t slice_bytes) {
+                               std::size_t pieces, std::size_t slice_bytes, const byte_runs& runs = {}) {
   std::vector<std::byte> out, slice(slice_bytes);
   std::vector<std::span<const std::byte>> spans(pieces);
   while (out.size() < length) {
-    const gathered got = gather(source, offset + out.size(), length - out.size(), spans, slice);
+    const gathered got = gather(source, offset, runs, out.size(), length - out.size(), spans, slice);
     EXPECT_LE(got.pieces, pieces);
     EXPECT_LE(got.bytes, length - out.size());
     EXPECT_GT(got.bytes, 0u);
@@ -54,6 +54,44 @@ TEST(GatherLaw, Any_range_in_any_steps_is_the_image) {
       ASSERT_EQ(collect(image->source(), offset, length, pieces, slice), part) << "seed " << seed << " round " << round;
     }
   }
+}
+
+TEST(GatherLaw, Any_runs_in_any_steps_are_those_of_the_image) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    tensorpull::test::random_tensors tensors(seed, 1 + seed % 23, true);
+    const auto image = dynamic_image::make(tensors.views());
+    ASSERT_TRUE(image);
+    const std::vector<std::byte> expected = tensors.expected_image({});
+    for (int round = 0; round < 40; ++round) {
+      const std::uint64_t offset = tensors.below(expected.size()), room = expected.size() - offset;
+      const byte_runs runs{static_cast<std::uint32_t>(1 + tensors.below(std::min<std::uint64_t>(room, 40))),
+                           static_cast<std::uint32_t>(40 + tensors.below(300))};
+      const std::uint64_t most = (room - runs.length) / runs.stride + 1, count = 1 + tensors.below(most);
+      std::vector<std::byte> part;
+      for (std::uint64_t i = 0; i < count; ++i) {
+        const auto at = expected.begin() + static_cast<std::ptrdiff_t>(offset + i * runs.stride);
+        part.insert(part.end(), at, at + runs.length);
+      }
+      ASSERT_EQ(runs.before(runs.distance(part.size() - 1)), part.size() - 1);
+      ASSERT_EQ(byte_runs::of_word(runs.word()).stride, runs.stride);
+      ASSERT_EQ(collect(image->source(), offset, part.size(), 1 + tensors.below(3), 16 + tensors.below(500), runs),
+                part)
+          << "seed " << seed << " round " << round;
+    }
+  }
+}
+
+TEST(Gather, Of_short_runs_no_more_are_packed_than_one_waits_for) {
+  const std::vector<std::byte> zeros(100'000);
+  const std::uint64_t shape[] = {100'000};
+  const tensor_view views[] = {{"a", dtype::u8, shape, zeros.data()}};
+  const auto image = dynamic_image::make(std::span<const tensor_view>(views));
+  ASSERT_TRUE(image);
+  std::vector<std::byte> slice(50'000);
+  std::span<const std::byte> piece[1];
+  const gathered got = gather(image->source(), image->schema().header_bytes, {1, 2}, 0, 50'000, piece, slice);
+  EXPECT_EQ(got.bytes, 4096u);
+  EXPECT_EQ(got.sliced, 4096u);
 }
 
 TEST(Gather, Contiguous_tensors_are_not_copied) {

@@ -1,4 +1,4 @@
-// Pulling slices of tensors: ranges of their first dimension, byte for byte those of the image.
+// Pulling slices of tensors: ranges of one of their dimensions, byte for byte those of the image.
 #include "support/pair.hpp"
 
 #include <tensorpull/consumers/any_schema/digest.hpp>
@@ -16,6 +16,8 @@ model matrices() {
       .add("c.bias", dtype::u8, {16})
       .add("d.hole", dtype::f32, {9, 0})
       .add("e.packed", dtype::f4, {6, 3})
+      .add("f.packed", dtype::f4, {3, 5, 8})
+      .add("g.deep", dtype::i16, {2, 3, 4, 5, 6})
       .add("step", dtype::i64, {});
   return std::move(m.ready());
 }
@@ -24,21 +26,29 @@ using slices = std::vector<tp::tensor_slice>;
 /// A destination for these slices, and for all of the tensors that `whole` names.
 model room_for(const model& source, const slices& wanted, const std::vector<std::string>& whole = {}) {
   model m;
-  const auto add = [&](std::string_view name, std::uint64_t rows) {
+  const auto add = [&](std::string_view name, std::uint64_t rows, std::size_t dimension = 0) {
     const auto& t = source.schema().tensors[tp::detail::find_tensor(source.schema(), name)];
     std::vector<std::uint64_t> shape(t.extents().begin(), t.extents().end());
-    if (rows != 0) shape[0] = rows;
+    if (rows != 0) shape[dimension] = rows;
     m.add(std::string(name), t.type, shape, 1);
   };
-  for (const auto& s : wanted) add(s.name, s.end - s.begin);
+  for (const auto& s : wanted) add(s.name, s.end - s.begin, s.dimension);
   for (const auto& name : whole) add(name, 0);
   return std::move(m.ready());
 }
 byte_vector slice_of(const model& source, const tp::tensor_slice& s) {
   const auto& t = source.schema().tensors[tp::detail::find_tensor(source.schema(), s.name)];
   const byte_vector all = source.bytes_of(s.name);
-  const auto at = [&](std::uint64_t i) { return static_cast<std::ptrdiff_t>(all.size() * i / t.shape[0]); };
-  return {all.begin() + at(s.begin), all.begin() + at(s.end)};
+  std::uint64_t runs = 1;
+  for (std::size_t d = 0; d < s.dimension; ++d) runs *= t.shape[d];
+  byte_vector made;
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    const auto at = [&](std::uint64_t i) {
+      return static_cast<std::ptrdiff_t>((run * t.shape[s.dimension] + i) * all.size() / runs / t.shape[s.dimension]);
+    };
+    made.insert(made.end(), all.begin() + at(s.begin), all.begin() + at(s.end));
+  }
+  return made;
 }
 void expect_slices(const model& mine, const model& source, const slices& wanted) {
   for (const auto& s : wanted) EXPECT_EQ(mine.bytes_of(s.name), slice_of(source, s)) << s.name << ' ' << s.begin;
@@ -63,10 +73,12 @@ TEST(Slices, Any_slices_land_with_a_digest_and_a_fingerprint_of_their_own) {
         whole.emplace_back(t.name);
         continue;
       }
-      const std::uint64_t step = t.type == dtype::f4 ? 2 : 1, rows = t.shape[0] / step;  // two rows of it are whole
-                                                                                         // bytes
+      const bool first_alone = t.name == "d.hole" || t.name == "e.packed";  // whose rows end within bytes
+      const auto dimension = static_cast<std::uint16_t>(first_alone ? 0 : random.below(t.rank));
+      // two rows of it are whole bytes, and of a later dimension two elements
+      const std::uint64_t step = t.type == dtype::f4 ? 2 : 1, rows = t.shape[dimension] / step;
       const std::uint64_t begin = random.below(rows), end = begin + 1 + random.below(rows - begin);
-      wanted.push_back({t.name, step * begin, step * end});
+      wanted.push_back({t.name, step * begin, step * end, dimension});
     }
     if (wanted.empty()) continue;
     std::swap(wanted.front(), wanted.back());  // in any order
@@ -119,7 +131,8 @@ TEST(Slices, An_owner_that_restarts_at_any_frame_costs_nothing_but_time) {
   const model source = layers(40).fill(3);
   for (std::uint64_t victim = 0;; ++victim) {
     slices wanted;
-    for (const auto& t : source.schema().entries()) wanted.push_back({t.name, 3, 5});
+    for (const auto& t : source.schema().entries())
+      wanted.push_back({t.name, 3, 5, static_cast<std::uint16_t>(t.shape[1] > 4 ? t.shape[1] % 2 : 0)});
     model mine = room_for(source, wanted);
     pair p;
     p.left.publish(source, {1, 2}, 1);
@@ -157,6 +170,12 @@ TEST(Slices, One_that_the_owner_does_not_have_is_named) {
   EXPECT_EQ(refused({"d.hole", 8, 10}, dtype::f32, {2, 0}), errc::out_of_range);
   EXPECT_EQ(refused({"step", 0, 1}, dtype::i64, {1}), errc::out_of_range) << "of a scalar";
   EXPECT_EQ(refused({"e.packed", 1, 3}, dtype::f4, {2, 3}), errc::out_of_range) << "begins in the middle of a byte";
+  EXPECT_EQ(refused({"e.packed", 0, 2, 1}, dtype::f4, {6, 2}), errc::out_of_range) << "each row shares a byte";
+  EXPECT_EQ(refused({"f.packed", 1, 3, 2}, dtype::f4, {3, 5, 2}), errc::out_of_range) << "in the middle of a byte";
+  EXPECT_EQ(refused({"a.weight", 6, 8, 1}, dtype::f32, {12, 2}), errc::out_of_range);
+  EXPECT_EQ(refused({"a.weight", ~0ull - 1, ~0ull, 1}, dtype::f32, {12, 1}), errc::out_of_range);
+  EXPECT_EQ(refused({"a.weight", 0, 2, 2}, dtype::f32, {12, 7, 2}), errc::out_of_range) << "of a dimension it lacks";
+  EXPECT_EQ(refused({"a.weight", 0, 2, 1}, dtype::f32, {11, 2}), errc::schema_mismatch) << "another first extent";
   EXPECT_EQ(refused({"none", 0, 1}, dtype::f32, {1, 7}), errc::bad_request);
   EXPECT_EQ(refused({"a.weight", 0, 2}, dtype::f32, {2, 8}), errc::schema_mismatch) << "another second extent";
   EXPECT_EQ(refused({"a.weight", 0, 2}, dtype::u32, {2, 7}), errc::schema_mismatch) << "another dtype";
@@ -207,6 +226,9 @@ TEST(Slices, One_that_makes_no_sense_is_named_and_nothing_is_asked) {
   EXPECT_EQ(refused({{"a.weight", 0, 3}, {"a.weight", 3, 6}}), errc::invalid_argument) << "two of one tensor";
   EXPECT_EQ(refused({{"a.weight", 0, 4}}), errc::schema_mismatch) << "not as long as the destination";
   EXPECT_EQ(refused({{"step", 0, 1}}), errc::schema_mismatch) << "of a scalar";
+  EXPECT_EQ(refused({{"a.weight", 0, 3, 1}}), errc::schema_mismatch) << "of another dimension than the destination's";
+  EXPECT_EQ(refused({{"a.weight", 0, 3, 2}}), errc::schema_mismatch) << "of one that the destination does not have";
+  EXPECT_EQ(refused({{"a.weight", 0, 3, 0xffff}}), errc::schema_mismatch);
 
   pair p;
   p.left.publish(source, {1, 2}, 1);
@@ -218,8 +240,8 @@ TEST(Slices, One_that_makes_no_sense_is_named_and_nothing_is_asked) {
 
 TEST(Slices, An_owner_that_knows_none_is_told_by_what_it_locates) {
   const model source = matrices().fill(1);
-  const slices wanted{{"a.weight", 2, 4}, {"c.bias", 0, 1}};
-  const auto from_an_older_one = [&](const slices& asked, model& mine) {
+  const slices wanted{{"a.weight", 2, 4}, {"c.bias", 0, 1}}, columns{{"a.weight", 2, 4, 1}, {"c.bias", 0, 1}};
+  const auto from_an_older_one = [&](const slices& asked, model& mine, const slices& known) {
     pair p;
     p.left.publish(source, {1, 2}, 1);
     std::vector<tp::byte_range> ranges;
@@ -227,14 +249,127 @@ TEST(Slices, An_owner_that_knows_none_is_told_by_what_it_locates) {
       std::vector<std::string_view> names;
       for (const auto& t : mine.schema().entries()) names.push_back(t.name);
       ranges.resize(names.size());
-      m.fingerprint = tp::detail::find_subset(source.schema(), names, {}, ranges)->fingerprint;
+      std::vector<tp::index_range> first;
+      for (const auto& s : known) first.push_back({s.begin, s.end});
+      m.fingerprint = tp::detail::find_subset(source.schema(), names, first, ranges)->fingerprint;
       m.ranges = ranges;
     });
     return code_of(pull_into(p, mine, {.ref = {1, 2}, .slices = asked}));
   };
+  model mine = room_for(source, wanted), other = room_for(source, columns);
+  EXPECT_EQ(from_an_older_one(wanted, mine, {}), errc::unsupported_request);
+  EXPECT_EQ(from_an_older_one(columns, other, columns), errc::unsupported_request) << "it knows the first dimension";
+  EXPECT_TRUE(mine.untouched() && other.untouched());
+}
+
+TEST(Slices, A_range_in_which_the_runs_cannot_lie_is_not_believed) {
+  const model source = matrices().fill(1);
+  const slices wanted{{"a.weight", 2, 4, 1}};  // 12 runs of 8 bytes, 28 apart
   model mine = room_for(source, wanted);
-  EXPECT_EQ(from_an_older_one(wanted, mine), errc::unsupported_request);
-  EXPECT_TRUE(mine.untouched());
+  const auto located = [&](std::uint64_t length) {
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    std::vector<tp::byte_range> ranges;
+    p.owner_lies = lie_about(tp::frame_kind::located, [&](tp::frame& m) {
+      const std::uint64_t begin = m.ranges[0].begin;
+      ranges = {{begin, begin + length}};
+      m.ranges = ranges;
+    });
+    return code_of(pull_into(p, mine, {.ref = {1, 2}, .slices = wanted}));
+  };
+  EXPECT_EQ(located(11 * 28 + 8), errc{});
+  for (const std::uint64_t length : {0, 1, 7, 8, 95, 97, 11 * 8 + 7, 11 * 28 + 7, 11 * 28 + 9, 12 * 28})
+    EXPECT_EQ(located(length), errc::bad_frame) << length;
+  EXPECT_EQ(located(11 * 30 + 8), errc::digest_mismatch) << "as if its rows were longer";
+}
+
+/// A transfer that goes on in the middle of a run asks for the rest of that run, and then for whole ones.
+TEST(Slices, A_chunk_is_of_whole_runs_or_lies_in_one) {
+  const model source = matrices().fill(1);
+  const slices wanted{{"a.weight", 2, 4, 1}};  // 12 runs of 8 bytes, 28 apart
+  const model mine = room_for(source, wanted);
+  for (std::uint64_t landed = 0; landed < 96; ++landed) {
+    tp::recipient<tp::fixed_bytes<56>> r({.ref = {1, 2}, .schema = &mine.schema(), .slices = wanted}, {}, 1);
+    r.resume(5, landed);
+    tp::frame m;
+    ASSERT_TRUE(r.next(m));
+    tp::frame d{.kind = tp::frame_kind::description, .id = m.id, .ref = m.ref, .version = 5, .nonce = 6};
+    d.data_start = 8, d.image_bytes = 1000, d.tensors = 6, d.length = 64, d.window = 16;
+    ASSERT_TRUE(r.on(d));
+    ASSERT_TRUE(r.next(m));
+    ASSERT_EQ(m.kind, tp::frame_kind::locate);
+    const tp::byte_range where[] = {{100, 100 + 11 * 28 + 8}};
+    tp::frame located{.kind = tp::frame_kind::located, .id = m.id, .ref = m.ref, .version = 5, .nonce = 6};
+    located.fingerprint = mine.schema().fingerprint;
+    located.ranges = where;
+    ASSERT_TRUE(r.on(located));
+    std::uint64_t at = landed;
+    while (at < 96 && r.next(m)) {
+      ASSERT_EQ(m.kind, tp::frame_kind::pull);
+      EXPECT_EQ(m.offset, 100 + at / 8 * 28 + at % 8) << landed;
+      const std::uint64_t left = 8 - at % 8, longest = std::min<std::uint64_t>(96 - at, 56);
+      EXPECT_EQ(m.length, left < 8 ? left : longest) << landed;
+      EXPECT_EQ(m.flag, m.length > left) << landed;
+      EXPECT_EQ(m.fingerprint, m.flag ? 8ull << 32 | 28 : 0) << landed;
+      at += m.length;
+    }
+    EXPECT_EQ(at, 96u) << landed;
+  }
+}
+
+TEST(Slices, A_range_of_another_length_with_the_digest_of_its_own_bytes_is_not_believed) {
+  const model source = matrices().fill(1);
+  const std::vector<slices> choices{{}, {{"a.weight", 2, 4}}, {{"a.weight", 2, 4, 1}}};
+  for (const slices& wanted : choices) {
+    model mine = wanted.empty() ? room_for(source, {}, {"a.weight"}) : room_for(source, wanted);
+    for (const std::uint64_t length : {0, 8, 64}) {
+      pair p;
+      p.left.publish(source, {1, 2}, 1);
+      std::vector<tp::byte_range> ranges;
+      p.owner_lies = lie_about(tp::frame_kind::located, [&](tp::frame& m) {
+        const std::uint64_t begin = m.ranges[0].begin;
+        ranges = {{begin, begin + length}};
+        m.ranges = ranges;
+        m.digest = *tp::range_digest<tp::xxhash_digest>(source.source(), begin, length);
+      });
+      EXPECT_EQ(code_of(pull_into(p, mine, {.ref = {1, 2}, .part = true, .slices = wanted})),
+                wanted.empty() ? errc::schema_mismatch : errc::bad_frame)
+          << wanted.size() << ' ' << length;
+    }
+  }
+}
+
+TEST(Slices, A_request_for_runs_that_no_recipient_would_send_is_refused) {
+  const model source = matrices().fill(1);
+  pair p;
+  p.left.publish(source, {1, 2}, 1);
+  owner::peer asks;
+  const std::uint64_t image = source.schema().image_bytes;
+  const auto answered = [&](std::uint64_t offset, std::uint32_t length, std::uint32_t run, std::uint32_t stride,
+                            tp::digest_kind digest = tp::digest_kind::none) {
+    tp::frame m;
+    m.kind = tp::frame_kind::pull;
+    m.ref = {1, 2};
+    m.offset = offset, m.length = length, m.chunk_digest = digest;
+    m.fingerprint = std::uint64_t{run} << 32 | stride, m.flag = true;
+    tp::pending_reply r;
+    EXPECT_TRUE(p.left.references.handle(asks, m, r));
+    EXPECT_TRUE(r.kind == tp::frame_kind::refused || r.length == length);
+    return r.kind == tp::frame_kind::chunk ? tp::status::ok : r.status;
+  };
+  EXPECT_EQ(answered(8, 32, 8, 28), tp::status::ok);
+  EXPECT_EQ(answered(8, 32, 0, 28), tp::status::bad_request);
+  EXPECT_EQ(answered(8, 32, 8, 7), tp::status::bad_request) << "runs that overlap";
+  EXPECT_EQ(answered(8, 32, 8, 0), tp::status::bad_request);
+  EXPECT_EQ(answered(8, 33, 8, 28), tp::status::bad_request) << "a part of a run";
+  EXPECT_EQ(answered(8, 0, 8, 28), tp::status::bad_request);
+  EXPECT_EQ(answered(8, ~0u - ~0u % 8, 8, 28), tp::status::out_of_range);
+  EXPECT_EQ(answered(8, 32, 8, 28, tp::digest_kind::xxh3_64), tp::status::bad_request);
+  EXPECT_EQ(answered(image - 3 * 28 - 8, 32, 8, 28), tp::status::ok) << "to the last byte";
+  EXPECT_EQ(answered(image - 3 * 28 - 7, 32, 8, 28), tp::status::out_of_range);
+  EXPECT_EQ(answered(8, ~0u, 1, ~0u), tp::status::out_of_range);
+  EXPECT_EQ(answered(0, 4, 2, 4), tp::status::ok) << "the header is no secret";
+  p.left.references.forget(asks);
 }
 
 TEST(Slices, A_request_for_many_is_no_longer_than_a_page) {
@@ -396,14 +531,17 @@ TEST(Slices, More_than_an_owner_has_memory_for_are_refused) {
 }
 
 TEST(Slices, Of_the_same_names_other_slices_have_other_digests) {
-  const model source = layers(3).fill(4);
+  model source;
+  source.add("a", dtype::f32, {8, 8, 8}).add("b", dtype::u8, {8, 8, 8}).ready().fill(4);
   pair p;
   p.left.publish(source);
-  for (const std::uint64_t begin : {0, 1, 2, 1, 0, 5}) {
+  for (const unsigned choice : {0x00u, 0x01u, 0x02u, 0x01u, 0x11u, 0x21u, 0x11u, 0x25u}) {
+    const std::uint64_t begin = choice & 15;
     slices wanted;
-    for (const auto& t : source.schema().entries()) wanted.push_back({t.name, begin, begin + 2});
+    for (const auto& t : source.schema().entries())
+      wanted.push_back({t.name, begin, begin + 2, static_cast<std::uint16_t>(choice >> 4)});
     model mine = room_for(source, wanted);
-    ASSERT_TRUE(succeeded(pull_into(p, mine, {.ref = {1, 2}, .slices = wanted}))) << begin;
+    ASSERT_TRUE(succeeded(pull_into(p, mine, {.ref = {1, 2}, .slices = wanted}))) << choice;
     expect_slices(mine, source, wanted);
   }
 }

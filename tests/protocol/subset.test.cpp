@@ -55,7 +55,8 @@ TEST(Subset, The_digest_and_the_fingerprint_are_those_of_an_image_of_the_subset_
     std::byte memory[64];
     while (job.left() > 0)
       ASSERT_TRUE(job.advance(
-          source.source(), ranges.size(), [&](std::size_t i) { return ranges[i]; },
+          source.source(), ranges.size(),
+          [&](std::size_t i) { return tp::detail::strided_range<>{ranges[i].begin, ranges[i].end, {}}; },
           std::min<std::uint64_t>(job.left(), 1 + random.below(100)), memory));
     EXPECT_EQ(job.digest(), h.digest());
     EXPECT_EQ(answer->bytes, bytes.size());

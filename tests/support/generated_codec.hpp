@@ -85,6 +85,7 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       m.fingerprint = g.getFingerprint();
       m.length = g.getLength();
       m.chunk_digest = static_cast<digest_kind>(g.getDigestKind());
+      m.flag = g.getRuns();
       return {};
     }
     case frame_kind::chunk: return failure(errc::unsupported_layout);
@@ -164,8 +165,10 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       bool sliced = false;
       for (unsigned i = 0; i < names.size(); ++i) {
         ::new (static_cast<void*>(&lists.names[i])) std::string_view(as_view(names[i].getName()));
-        ::new (static_cast<void*>(&lists.slices[i])) index_range{names[i].getBegin(), names[i].getEnd()};
-        sliced = sliced || names[i].getBegin() != 0 || names[i].getEnd() != 0;
+        const index_range slice{names[i].getBegin(), names[i].getEnd(), names[i].getDimension()};
+        sliced = sliced || !slice.all();
+        if (i < lists.slices.size()) ::new (static_cast<void*>(&lists.slices[i])) index_range(slice);
+        else if (sliced) return failure(errc::too_large, names.size());
       }
       m.names = std::span<const std::string_view>(lists.names.data(), names.size());
       if (sliced) m.slices = std::span<const index_range>(lists.slices.data(), names.size());
@@ -225,6 +228,7 @@ inline void write_frame(const frame& m, wire::Frame::Builder f) {
       g.setFingerprint(m.fingerprint);
       g.setLength(m.length);
       g.setDigestKind(static_cast<std::uint8_t>(m.chunk_digest));
+      g.setRuns(m.flag);
       break;
     }
     case frame_kind::end: {
@@ -317,6 +321,7 @@ inline void write_frame(const frame& m, wire::Frame::Builder f) {
         if (i < m.slices.size()) {
           names[i].setBegin(m.slices[i].begin);
           names[i].setEnd(m.slices[i].end);
+          names[i].setDimension(m.slices[i].dimension);
         }
         copy_text(m.names[i], names[i].initName(static_cast<unsigned>(m.names[i].size())));
       }

@@ -12,7 +12,7 @@ inline constexpr std::array<tp::schema_row, 3> some_rows{
     {{"layers.0.weight", "F32", some_shape}, {"", "F8_E4M3FNUZ", {}}, {"\xc3\xa9\"", "I64", some_shape}}};
 inline constexpr std::array<std::string_view, 3> some_names{
     {"layers.0.weight", "", "a name of some length, longer than a word"}};
-inline constexpr std::array<tp::index_range, 3> some_slices{{{}, {1, 2}, {~std::uint64_t{0}, 0}}};
+inline constexpr std::array<tp::index_range, 3> some_slices{{{}, {1, 2, 0xfedc}, {~std::uint64_t{0}, 0}}};
 inline constexpr std::array<tp::byte_range, 2> some_ranges{{{8, 16}, {~std::uint64_t{0} - 1, ~std::uint64_t{0}}}};
 inline constexpr std::array<tp::reference, 2> some_references{{{{1, 2}, 3, 4}, {{~std::uint64_t{0}, 0}, 5, 6}}};
 inline constexpr std::array<std::byte, 13> some_body{std::byte{1}, std::byte{0}, std::byte{255}};
@@ -35,6 +35,8 @@ inline std::vector<tp::frame> every_message() {
   add(kind::pull, [](tp::frame& m) {
     m.offset = 1ull << 40, m.length = 2'097'152, m.fingerprint = 9, m.chunk_digest = tp::digest_kind::xxh3_64;
   });
+  add(kind::pull,
+      [](tp::frame& m) { m.offset = 77, m.length = 64, m.fingerprint = 0x0000000800000010, m.flag = true; });
   add(kind::end, [](tp::frame& m) { m.image_bytes = 99, m.nonce = 7; });
   add(kind::confirm, [](tp::frame& m) { m.nonce = 7, m.digest = 8, m.recipient = {17}, m.flag = true; });
   add(kind::confirmed, [](tp::frame& m) { m.nonce = 7, m.status = tp::status::digest_mismatch; });

@@ -19,6 +19,18 @@ struct quarter_of_mlp {
   std::int64_t step;
 };
 
+/// Of `dense` a part of every row, and all of the rest.
+template <std::size_t Columns>
+struct columns_of_dense {
+  float w[128][Columns];
+  float b[128];
+};
+template <std::size_t Columns>
+struct columns_of_mlp {
+  columns_of_dense<Columns> hidden;
+  std::int64_t step;
+};
+
 /// A layer of `rows` outputs.
 template <std::size_t Rows>
 struct layer {
@@ -37,6 +49,10 @@ using quarter_of_layers = layers<2>;
 
 BOOST_HANA_ADAPT_STRUCT(slices_test::quarter, w, b);
 BOOST_HANA_ADAPT_STRUCT(slices_test::quarter_of_mlp, hidden, step);
+BOOST_HANA_ADAPT_STRUCT(slices_test::columns_of_dense<196>, w, b);
+BOOST_HANA_ADAPT_STRUCT(slices_test::columns_of_mlp<196>, hidden, step);
+BOOST_HANA_ADAPT_STRUCT(slices_test::columns_of_dense<49>, w, b);
+BOOST_HANA_ADAPT_STRUCT(slices_test::columns_of_mlp<49>, hidden, step);
 BOOST_HANA_ADAPT_STRUCT(slices_test::layer<8>, w, b);
 BOOST_HANA_ADAPT_STRUCT(slices_test::layer<2>, w, b);
 BOOST_HANA_ADAPT_STRUCT(slices_test::whole_layers, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t);
@@ -89,7 +105,50 @@ TYPED_TEST(OverTransport, Eight_workers_have_a_quarter_each) {
   EXPECT_EQ(now->bytes_sent, 2 * sizeof(dense) + 8 * sizeof(std::int64_t));
 }
 
-/// An owner that takes 34 names in a request, and 8 slices; a recipient of the default limits sends up to 62 and 31.
+/// Four workers pull some columns each, in chunks as `Chunks` cuts them.
+template <class Transport, class Chunks, std::size_t Columns>
+void expect_columns(const std::string& listen) {
+  using owning = tp::pipeline<tp::raw_tensors<mlp>, Chunks, Transport>;
+  using pulling = tp::pipeline<tp::raw_tensors<columns_of_mlp<Columns>>, Chunks, Transport>;
+  auto owner = owning::downloader::open({.listen = listen});
+  ASSERT_TRUE(succeeded(owner));
+  const auto source = random_model<mlp>(1);
+  const auto ref = owner->add_tensors(*source, {.recipients = 4});
+  ASSERT_TRUE(succeeded(ref));
+  std::string at = listen;
+  if constexpr (!std::is_same_v<Transport, tp::unix_socket>) at = local(owner->port());
+  serving server(*owner);
+  for (std::uint64_t worker = 0; worker < 4; ++worker) {
+    const auto mine = blank<columns_of_mlp<Columns>>();
+    const std::array<tp::tensor_slice, 1> part{{{"hidden.w", Columns * worker, Columns * (worker + 1), 1}}};
+    const auto done = pulling::download_tensors(at, *ref, *mine, {.slices = part, .recipient = {worker + 1}});
+    ASSERT_TRUE(succeeded(done)) << worker;
+    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    EXPECT_EQ(done->bytes, sizeof(columns_of_dense<Columns>) + sizeof(std::int64_t));
+    for (std::size_t row = 0; row < 128; ++row)
+      ASSERT_EQ(std::memcmp(mine->hidden.w[row], source->hidden.w[row] + Columns * worker, 4 * Columns), 0)
+          << worker << ' ' << row;
+    EXPECT_EQ(std::memcmp(mine->hidden.b, source->hidden.b, sizeof mine->hidden.b), 0);
+    EXPECT_EQ(mine->step, source->step);
+  }
+  server.stop();
+  const auto now = owner->status_of(*ref);
+  ASSERT_TRUE(now);
+  EXPECT_EQ(now->completed, 4u);
+}
+TYPED_TEST(OverTransport, Four_workers_have_some_columns_each) {
+  const auto listen = [] {
+    return std::is_same_v<TypeParam, tp::unix_socket> ? abstract_name() : std::string(any_port);
+  };
+  expect_columns<TypeParam, tp::fixed_bytes<64_KiB>, 196>(listen());
+  expect_columns<TypeParam, tp::fixed_bytes<1000>, 196>(listen());  // a run, and a part of another
+}
+TEST(SlicesOverDatagrams, Four_workers_have_some_columns_each) {
+  expect_columns<tp::udp, tp::fixed_bytes<1112>, 49>(std::string(any_port));
+  expect_columns<tp::udp, tp::fixed_bytes<1112>, 196>(std::string(any_port));
+}
+
+/// An owner that takes 34 names in a request, and 5 slices; a recipient of the default limits sends up to 62 and 21.
 struct short_frames : tp::default_limits {
   static constexpr std::size_t control_frame_bytes = 1088;
 };
@@ -133,7 +192,7 @@ void expect_pulled(const std::string& listen) {
   EXPECT_GE(now->bytes_sent, sizeof(whole_layers) / 4 + sizeof(whole_layers));
 }
 
-/// One that takes 16 names, and 4 slices, and no frame that is as long as a recipient of the default limits sends.
+/// One that takes 16 names, and 2 slices, and no frame that is as long as a recipient of the default limits sends.
 struct shorter_frames : tp::default_limits {
   static constexpr std::size_t control_frame_bytes = 512, page_bytes = 480;
 };

@@ -72,8 +72,8 @@ class asking_landing : public named_landing {
   bool forgotten_ = false;
 };
 
-/// Which indices of the first dimensions of which tensors, as Python says it.
-using named_slices = std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t>>;
+/// Of which tensors which indices are wanted, and of which dimension, as Python says it.
+using named_slices = std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t, std::uint16_t>>;
 
 /// Lands in the tensors that are described. `subset`: they are only some of those that are published; `slices`: of
 /// these only a part. `ties`: further names of tensors, which the owner has to have tied as they are here. Returns the
@@ -83,7 +83,7 @@ inline py::tuple download_into(source& from, std::string_view ref, const py::seq
                                const named_slices& slices) {
   const auto s = settings_of<pull_settings>(how);
   std::vector<tensor_slice> parts;
-  for (const auto& [name, begin, end] : slices) parts.push_back({name, begin, end});
+  for (const auto& [name, begin, end, dimension] : slices) parts.push_back({name, begin, end, dimension});
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   const tensor_table table(described);
   interruption stop(s.abort);

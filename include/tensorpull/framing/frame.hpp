@@ -5,6 +5,7 @@
 #include <tensorpull/core/error.hpp>
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/framing/element_list.hpp>
+#include <tensorpull/image/byte_runs.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
@@ -111,12 +112,17 @@ struct byte_range {
   std::uint64_t end = 0;
 };
 
-/// Indices [begin, end) of a tensor's first dimension; both 0: all of it.
+/// Indices [begin, end) of one of a tensor's dimensions; both 0: all of it.
 struct index_range {
   /// the first index
   std::uint64_t begin = 0;
   /// one past the last
   std::uint64_t end = 0;
+  /// which dimension; 0: the outermost
+  std::uint16_t dimension = 0;
+
+  /// Whether it is all of the tensor.
+  constexpr bool all() const noexcept { return begin == 0 && end == 0; }
 };
 
 /// One tensor of a schema as it travels: text and numbers from the other side, not yet checked.
@@ -145,7 +151,7 @@ struct frame {
   std::uint64_t version = 0;
   /// the owner's number for this serve; confirm and cancel repeat it
   std::uint64_t nonce = 0;
-  /// pull, description, located: of the schema; 0: not stated
+  /// pull, description, located: of the schema; 0: not stated. pull, chunk, with `flag`: byte_runs::word()
   std::uint64_t fingerprint = 0;
   /// chunk: of its payload; located: of the named tensors; confirm: of what was received
   std::uint64_t digest = 0;
@@ -166,7 +172,7 @@ struct frame {
   std::uint32_t reason = 0;  ///< cancel: why, a number chosen by the application
   recipient_id recipient{};  ///< describe, confirm, cancel: the recipient that asks; none: the connection stands for it
   digest_kind chunk_digest = digest_kind::none;  ///< pull: the digest that the chunk shall carry
-  bool flag = false;  ///< confirm: verified; description: verifiable
+  bool flag = false;  ///< confirm: verified; description: verifiable; pull, chunk: of runs of bytes
   /// describe: the recipient would rather read the image's memory itself; description: that memory comes with the frame
   bool memory = false;
 
@@ -177,6 +183,11 @@ struct frame {
   std::span<const reference> references{};  ///< application: the message's references
   std::span<const std::byte> body{};  ///< application: the message's body
 };
+
+/// The runs that a pull asks for, and of which a chunk's payload is.
+constexpr byte_runs runs_of(const frame& m) noexcept {
+  return m.flag ? byte_runs::of_word(m.fingerprint) : byte_runs{};
+}
 
 /// Bytes of the longest frame with a message, which a buffer for messages has to hold. A reference takes four words;
 /// 256 bytes are enough for the segment table, the structs and the pointers.

@@ -53,11 +53,13 @@ struct Frame {
       refLow @6 :UInt64;
       version @7 :UInt64;       # 0: the one that is published now
       offset @8 :UInt64;
-      fingerprint @9 :UInt64;   # 0: any; otherwise the owner refuses before data moves if its own differs
+      fingerprint @9 :UInt64;   # 0: any; otherwise the owner refuses before data moves if its own differs. runs: the bytes of one << 32, and how
+                                # many bytes after its first one the next one's is
       length @10 :UInt32;       # 0xffffffff and no digest: all that is left in one chunk, even above the usual cap of 64 MiB
       digestKind @11 :UInt8;    # of its payload, that the chunk shall carry: 0 none, 1 XXH3-64, 2 CRC32C; 128 to 255 are private
+      runs @67 :Bool;           # of named tensors: runs of bytes from `offset` on, `length` bytes in all, which are whole runs; without a digest
     }
-    chunk :group {         # the answer to a pull: as many bytes as the least of its length, the owner's cap and what is left
+    chunk :group {         # the answer to a pull: as many bytes as the least of its length, the owner's cap and what is left. Of runs all
       refHigh @12 :UInt64;
       refLow @13 :UInt64;
       version @14 :UInt64;
@@ -148,7 +150,7 @@ struct Description {       # what is published under a reference
   tensors @8 :UInt32;
   window @9 :UInt16;       # requests that the owner lets one connection have in flight
   verifiable @10 :Bool;
-  requestWords @12 :UInt16;  # of 8 bytes: of the longest request that the owner takes. Of a Locate that is four words and the text for each name, and 16 words for
+  requestWords @12 :UInt16;  # of 8 bytes: of the longest request that the owner takes. Of a Locate that is four words and the text for each name, and 24 words for
                            # each slice. 0: not stated
   memory @11 :Bool;        # the memory in which the image lies comes with this frame (transports/over/shared_memory); nothing else does
 }
@@ -180,8 +182,9 @@ struct Locate {            # asks where the named tensors are, or slices of them
 
 struct Wanted {            # a tensor, or a slice of it
   name @0 :Text;
-  begin @1 :UInt64;        # of its first dimension the indices [begin, end); both 0: all of it
+  begin @1 :UInt64;        # of a dimension the indices [begin, end); both 0: all of it
   end @2 :UInt64;
+  dimension @3 :UInt16;    # which; 0: the outermost. An owner that knows that one alone locates a slice of it: the fingerprint tells
 }
 
 struct Located {
@@ -191,7 +194,8 @@ struct Located {
   nonce @3 :UInt64;
   digest @4 :UInt64;       # XXH3-64 over the ranges, in image order
   fingerprint @5 :UInt64;  # of the schema that holds the named tensors alone, and slices as tensors of their own shapes
-  ranges @6 :List(Range);  # byte ranges of the image in image order, one for each tensor
+  ranges @6 :List(Range);  # byte ranges of the image in image order, one for each tensor. A slice of a later dimension is runs of bytes, one for each
+                           # index of the dimensions before it: its range begins with the first and ends with the last, and the digest is of the runs
 }
 
 struct Range {

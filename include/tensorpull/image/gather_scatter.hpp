@@ -3,12 +3,14 @@
 // a transfer writes to.
 #pragma once
 
+#include <tensorpull/image/byte_runs.hpp>
 #include <tensorpull/image/header.hpp>
 #include <tensorpull/image/packed.hpp>
 #include <tensorpull/image/view.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace tensorpull {
@@ -101,6 +103,43 @@ inline gathered gather(const source_view& source, std::uint64_t offset, std::uin
     at += n;
   }
   return done(false);
+}
+
+/// The same for runs of bytes, of which the first begins at `offset`: their bytes [at, at + length), packed into
+/// `slice`. All of them lie within the image, and so do the bytes between them. It also stops after 4,096 runs, so that
+/// nobody waits for the shortest.
+inline gathered gather(const source_view& source, std::uint64_t offset, const byte_runs& runs, std::uint64_t at,
+                       std::uint64_t length, std::span<std::span<const std::byte>> out,
+                       std::span<std::byte> slice) noexcept {
+  if (!runs.apart()) return gather(source, offset + at, length, out, slice);
+  const std::size_t room = out.empty() ? 0 : detail::smaller(length, slice.size());
+  const image_schema& schema = *source.schema;
+  const std::uint64_t first = offset + runs.distance(at), last = offset + runs.distance(at + length - 1);
+  const std::size_t i = first < schema.header_bytes ? schema.tensor_count
+                                                    : tensor_at(schema, first - schema.header_bytes);
+  // all in one tensor, as a slice of it is, whose memory is like that of the image
+  const bool direct = i < schema.tensor_count && schema.tensors[i].in_place() &&
+                      last < schema.header_bytes + schema.tensors[i].end;
+  std::size_t n = 0;
+  bool failed = false;
+  for (std::size_t run = 0; run < 4096 && n < room && !failed; ++run) {
+    const std::size_t here = detail::smaller(room - n, runs.left_in_run(at + n));
+    const std::uint64_t from = offset + runs.distance(at + n);
+    std::byte* const to = slice.data() + n;
+    if (direct) {
+      std::memcpy(
+          to, source.address(i) + static_cast<std::size_t>(from - schema.header_bytes - schema.tensors[i].begin), here);
+      n += here;
+      continue;
+    }
+    std::span<const std::byte> piece[1];
+    const gathered g = gather(source, from, here, piece, {to, here});
+    if (g.pieces != 0 && piece[0].data() != to) std::memcpy(to, piece[0].data(), piece[0].size());
+    n += static_cast<std::size_t>(g.bytes);
+    failed = g.failed;
+  }
+  if (n != 0) out[0] = slice.first(n);
+  return {n != 0 ? 1u : 0u, n, n, failed};
 }
 
 /// The result of a scatter: the first `pieces` spans take `bytes` bytes of the image.

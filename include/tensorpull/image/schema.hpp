@@ -123,8 +123,9 @@ constexpr bool image_order(dtype a_type, std::string_view a_name, dtype b_type, 
 
 /// Adds one tensor to a fingerprint. A fingerprint is XXH3-64, seed 0, of these bytes for each tensor in image order:
 /// name length (u32), name, dtype's value (u8), rank (u16), each extent (u64); all little-endian, nothing between.
-/// `first_extent` stands in place of the tensor's own, as that of a slice; its rank is then above 0.
-constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry, std::uint64_t first_extent) noexcept {
+/// `extent` stands in place of the tensor's own of a dimension that it has, as that of a slice.
+constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry, std::size_t dimension,
+                          std::uint64_t extent) noexcept {
   const auto put = [&hash](std::uint64_t value, std::size_t n) {
     const char bytes[8] = {static_cast<char>(value & 0xff),       static_cast<char>(value >> 8 & 0xff),
                            static_cast<char>(value >> 16 & 0xff), static_cast<char>(value >> 24 & 0xff),
@@ -135,12 +136,10 @@ constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry, std::uint64_
   put(entry.name.size(), 4);
   hash.update(entry.name);
   put(static_cast<std::uint64_t>(entry.type) | std::uint64_t{entry.rank} << 8, 3);
-  for (std::size_t i = 0; i < entry.rank; ++i) put(i == 0 ? first_extent : entry.shape[i], 8);
+  for (std::size_t i = 0; i < entry.rank; ++i) put(i == dimension ? extent : entry.shape[i], 8);
 }
 /// The same for the tensor as it is.
-constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry) noexcept {
-  hash_entry(hash, entry, entry.rank > 0 ? entry.shape[0] : 0);
-}
+constexpr void hash_entry(xxh3_64& hash, const tensor_entry& entry) noexcept { hash_entry(hash, entry, entry.rank, 0); }
 
 /// The index of the tensor whose bytes hold `data_offset`; tensor_count at or behind the end. Never an empty tensor.
 /// O(log n).

@@ -29,7 +29,22 @@ result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offs
   return {};
 }
 
-/// The same with a slice of SliceBytes on the stack.
+/// Feeds the bytes [at, at + length) of runs, of which the first begins at `offset`, to a hash. Otherwise the same.
+template <hash Hash>
+result<void> hash_runs(Hash& into, const source_view& image, std::uint64_t offset, const byte_runs& runs,
+                       std::uint64_t at, std::uint64_t length, std::span<std::byte> slice) noexcept {
+  while (length > 0) {
+    std::span<const std::byte> piece[1];
+    const gathered g = gather(image, offset, runs, at, length, piece, slice);
+    if (g.pieces > 0) into.update(piece[0]);
+    at += g.bytes;
+    length -= g.bytes;
+    if (g.failed) return failure(errc::io, offset + runs.distance(at));
+  }
+  return {};
+}
+
+/// hash_range() with a slice of SliceBytes on the stack.
 template <hash Hash, std::size_t SliceBytes = 4096>
 result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
   std::byte slice[SliceBytes];

@@ -19,13 +19,16 @@ struct pending_reply {
   std::uint64_t version = 0;  ///< as in frame
   std::uint64_t offset = 0;  ///< as in frame
   std::uint64_t nonce = 0;  ///< as in frame
-  std::uint64_t digest = 0;  ///< as in frame
+  std::uint64_t digest = 0;  ///< as in frame; of runs, which have none, byte_runs::word()
   /// chunk: a digest of this kind is still to be computed; it makes any other reply wait for owner_role::digest, too
   digest_kind chunk_digest = digest_kind::none;
   bool memory = false;  ///< as in frame
+  bool runs = false;  ///< chunk: of runs of bytes
 };
 
 /// The frame as far as the reply itself has it; a description and a schema page take the rest from their publication.
+/// `Slices`: limits::slices.
+template <bool Slices = true>
 constexpr frame frame_of(const pending_reply& r) noexcept {
   frame m;
   m.kind = r.kind;
@@ -36,6 +39,11 @@ constexpr frame frame_of(const pending_reply& r) noexcept {
   m.offset = r.offset;
   m.nonce = r.nonce;
   m.digest = r.digest;
+  if (Slices && r.runs) {
+    m.fingerprint = r.digest;
+    m.digest = 0;
+    m.flag = true;
+  }
   m.memory = r.memory;
   (r.kind == frame_kind::refused && r.status == status::withdrawn ? m.delay_ms : m.length) = r.length;
   return m;

@@ -32,11 +32,11 @@ struct pull_options {
   /// whatever it names.
   bool part = false;
   /// Of these tensors of the destination, slices of what is published are pulled, which are as long as the
-  /// destination's tensors; of its other tensors all. As `part` otherwise. An owner of an earlier version does not know
-  /// them (unsupported_request). out_of_range, with a name: what is published has no such indices, or its packed
-  /// elements share a byte there with others. invalid_argument and schema_mismatch, with a name: the slice is empty or
-  /// reversed, or of no tensor of the destination, or not as long as that is. Thousands are found quicker in ascending
-  /// order of their names.
+  /// destination's tensors; of its other tensors all (see tensor_slice for the cost). As `part` otherwise. An owner of
+  /// an earlier version does not know them (unsupported_request). out_of_range, with a name: what is published has no
+  /// such indices, or its packed elements share a byte there with others. invalid_argument and schema_mismatch, with a
+  /// name: the slice is empty or reversed, or of no tensor of the destination, or not as long as that is. Thousands are
+  /// found quicker in ascending order of their names.
   std::span<const tensor_slice> slices{};
   /// Accepts an image without a digest; the outcome is then completed_unverified. Otherwise a pipeline that compares
   /// the digest of the whole refuses such an image (not_verifiable) before a byte lands. It never makes a digest that

@@ -522,6 +522,35 @@ TEST(ParallelPull, Slices_of_tensors_from_several_owners_also_if_the_first_dies)
   }
 }
 
+TEST(ParallelPull, Slices_of_a_later_dimension_from_several_owners_also_if_the_first_dies) {
+  for (const bool dies : {false, true, true, true})
+    for (const std::uint16_t dimension : {std::uint16_t{1}, std::uint16_t{2}}) {
+      std::optional<publishes> first(std::in_place, source(), tp::publish_options{.id = {7, 8}});
+      const publishes second(source(), {.id = {7, 8}});
+      const std::string at[] = {first->address(), second.address()};
+      const std::string_view texts[] = {at[0], at[1]};
+      auto end = [&](const tp::progress_event& e) {
+        if (dies && e.bytes_done > 0) first.reset();
+      };
+      const std::uint64_t shape[] = {3, dimension == 1 ? 512u : 1024u, dimension == 2 ? 512u : 1024u};
+      std::vector<float> mine(3 * 512 * 1024);
+      const tp::mutable_tensor_view views[] = {{"w", tp::dtype::f32, shape, reinterpret_cast<std::byte*>(mine.data())}};
+      auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
+      ASSERT_TRUE(image);
+      tp::land to(image->destination());
+      const tp::tensor_slice part[] = {{"w", 100, 612, dimension}};
+      const auto done = net::pull(
+          tp::parallel_addresses<tp::tcp>(texts, 4), {{7, 8}, second.ref->version, 0}, to,
+          {.per_request_timeout = 20s, .slices = part, .retry = quick, .progress = end, .progress_interval = 0ms});
+      ASSERT_TRUE(completed(done)) << dimension;
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        const std::size_t x = i % shape[2], y = i / shape[2] % shape[1], z = i / shape[2] / shape[1];
+        const float& there = source().w[z][y + (dimension == 1 ? 100 : 0)][x + (dimension == 2 ? 100 : 0)];
+        ASSERT_EQ(std::memcmp(&mine[i], &there, sizeof there), 0) << i;  // some are no numbers
+      }
+    }
+}
+
 TEST(ParallelPull, Named_tensors_of_one_owner_are_confirmed) {
   for (int round = 0; round < 20; ++round) {
     const two t;

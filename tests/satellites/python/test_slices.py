@@ -1,4 +1,4 @@
-"""Slices of tensors: ranges of their first dimension, into new tensors and into those that exist."""
+"""Slices of tensors: ranges of one of their dimensions, into new tensors and into those that exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 def model(layers=6):
     random = np.random.default_rng(1)
     tensors = {f"layers.{i}.w": random.standard_normal((16, 40 + i), "f4") for i in range(layers)}
-    return {**tensors, "cube": np.arange(8 * 3 * 5, dtype="i2").reshape(8, 3, 5), "bias": np.arange(16.0), "step": np.array(7)}
+    return {**tensors, "cube": np.arange(8 * 3 * 5, dtype="i2").reshape(8, 3, 5), "bias": np.arange(16.0), "step": np.array(7), "hole": np.zeros((0, 3))}
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
@@ -57,6 +57,33 @@ def test_into_memory_that_exists_contiguous_strided_and_atomic(owner):
     assert np.array_equal(module.weight.detach().numpy(), there["layers.0.w"][12:])
 
 
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_any_dimension_as_numpy_indexes_it(owner, framework):
+    there = {**model(), "conv": np.random.default_rng(3).standard_normal((6, 5, 4, 3), "f4")}
+    ref = owner.add_tensors(there)
+    random = np.random.default_rng(4)
+    for _ in range(30):
+        names = {}
+        for name, tensor in there.items():
+            if tensor.size == 0 or tensor.ndim == 0:
+                continue
+            dimension = int(random.integers(tensor.ndim))
+            begin, end = sorted(random.choice(tensor.shape[dimension] + 1, 2, replace=False).tolist())
+            part = (slice(None),) * dimension + (slice(begin, end),)
+            names[name] = part if dimension or random.integers(2) else part[0]
+            if dimension == tensor.ndim - 1 and random.integers(2):
+                names[name] = (..., slice(begin, end))
+        got = tensorpull.download_tensors(owner.address, ref, names=names, framework=framework, chunk_size=int(random.choice([64, 1000, 1 << 20])))
+        for name, part in names.items():
+            assert np.array_equal(np.asarray(got[name]), there[name][part]), (name, part)
+        assert got.receipt.bytes == sum(there[name][part].nbytes for name, part in names.items())
+    streamed = dict(tensorpull.stream(owner.address, ref, names=names, framework=framework))
+    assert all(np.array_equal(np.asarray(streamed[name]), there[name][part]) for name, part in names.items())
+    out = {"conv": np.zeros((3, 2, 6, 5), "f4").transpose(2, 3, 1, 0)}
+    tensorpull.download_tensors(owner.address, ref, out=out, names={"conv": np.s_[:, :, 1:3]})
+    assert np.array_equal(out["conv"], there["conv"][:, :, 1:3])
+
+
 def test_eight_workers_with_a_quarter_each_pull_one_model_in_the_bytes_of_two(owner):
     there = {f"layers.{i}.w": np.random.default_rng(i).standard_normal((64, 4000), "f4") for i in range(24)}
     ref = owner.add_tensors(there, recipients=8)
@@ -85,7 +112,7 @@ def test_eight_workers_with_a_quarter_each_pull_one_model_in_the_bytes_of_two(ow
 
 #: The most bytes that a look at what is published takes.
 LOOK = 128 << 10
-SLICED = {"layers.0.w": slice(3, 9), "cube": slice(1, 2)}
+SLICED = {"layers.0.w": slice(3, 9), "layers.1.w": (slice(None), slice(7, 30)), "cube": (slice(None), slice(1, 3))}
 
 
 def right(got, there):
@@ -106,7 +133,7 @@ def test_from_several_sources_at_a_time_and_in_turn(owner):
         other.start()
         ref = owner.add_tensors(there)
         other.add_tensors(there, ref_id=ref.id)
-        part = {"layers.0.w": slice(100, 1000), "layers.1.w": slice(0, 5)}
+        part = {"layers.0.w": slice(100, 1000), "layers.1.w": slice(0, 5), "layers.2.w": (slice(None), slice(5, 20))}
         for how in ({"connections": 3}, {"retries": 0}):
             got = tensorpull.download_tensors([owner.address, other.address], ref, names=part, chunk_size=8192, **how)
             assert all(np.array_equal(got[name], there[name][rows]) for name, rows in part.items())
@@ -169,7 +196,14 @@ def test_what_does_not_go_together_is_refused_by_name(owner, tmp_path):
         ("step", slice(0, 1), "invalid_argument"),
         ("step", slice(None), "invalid_argument"),
         ("none", slice(0, 1), "invalid_argument"),
-        ("cube", (slice(None), slice(0, 1)), "unsupported_request"),
+        ("cube", (slice(0, 1), slice(0, 1)), "unsupported_request"),
+        ("cube", (slice(None), slice(0, 2, 2)), "unsupported_request"),
+        ("cube", (slice(None), slice(2, 4)), "out_of_range"),
+        ("cube", (slice(None), slice(1, 1)), "invalid_argument"),
+        ("cube", (slice(None),) * 3 + (slice(0, 1),), "out_of_range"),
+        ("cube", (..., slice(0, 6)), "out_of_range"),
+        ("step", (slice(None),), "invalid_argument"),
+        ("hole", slice(None), "invalid_argument"),
     ],
 )
 def test_a_slice_that_is_not_there_is_named(owner, name, part, code):
@@ -183,7 +217,7 @@ def test_a_slice_that_is_not_there_is_named(owner, name, part, code):
 
 def test_other_arguments_that_make_no_sense(owner):
     ref = owner.add_tensors(model())
-    for part in (3, None, [0, 1], "0:1"):
+    for part in (3, None, [0, 1], "0:1", (), (slice(None), 3), (slice(0, 1), None), (..., ..., slice(0, 1))):
         with pytest.raises(TypeError, match="slice"):
             tensorpull.download_tensors(owner.address, ref, names={"bias": part})
     with pytest.raises(TypeError):

@@ -104,9 +104,9 @@ def download_tensors(
       subset     with `out`: its tensors are only some of those that are published.
       names, matching  without `out`: new tensors are made of these alone, `names=["head.weight"]`, and of those that a pattern fits, `matching=["encoder.*"]`: "*" is any
                  characters, "?" is one. "invalid_argument" with the name or pattern that chooses nothing. What is published is looked at first (`list_tensors`).
-                 A dict asks for slices of the first dimension: `names={"w": slice(0, 1024), "bias": ...}`, where ... is all of it. Their bytes alone travel, with a digest of their own
+                 A dict asks for slices: `names={"w": slice(0, 1024), "v": numpy.s_[:, 256:512], "bias": ...}`, where ... is all of it. Their bytes alone travel, with a digest of their own
                  (`receipt.digest`). With `out` it says which slices of what is published those tensors of `out` are; its others are whole, as with `subset`. "invalid_argument": a slice is
-                 empty, or of a scalar; "out_of_range"; "unsupported_request": another dimension, a step, or an owner of an earlier version. Not for URLs, `base`, `adapt` and `cursor`
+                 empty, or of a scalar; "out_of_range"; "unsupported_request": two dimensions of one tensor, a step, or an owner of an earlier version. Not for URLs, `base`, `adapt` and `cursor`
       base       a dict of an earlier version, which this recipient has: only the tensors that have changed since are pulled, if the owner's metadata has their digests
                  (`tensor_digests`), and otherwise all of them. Tensors that have not changed are those of `base`, not copies. With `out`, `base` is the same tensors (two
                  state dicts of one module are): what has changed is landed in place. New tensors are of the kind of those of `base`, unless `framework` says otherwise, and `max_bytes` is of those that are pulled.

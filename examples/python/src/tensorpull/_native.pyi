@@ -52,7 +52,7 @@ def download_difference(source: Source, ref_id: str, described: Sequence[Any], s
 def download_narrowed(source: Source, ref_id: str, described: Sequence[Any], settings: Any, bits: int) -> Tuple[Any, ...]: ...
 def download_into(
     source: Source, ref_id: str, described: Sequence[Any], subset: bool, ties: Dict[str, str], max_header_bytes: int, settings: Any,
-    slices: Sequence[Tuple[str, int, int]] = ...,
+    slices: Sequence[Tuple[str, int, int, int]] = ...,
 ) -> Tuple[Any, ...]: ...
 def download_new(
     source: Source, ref_id: str, make: Callable[[str, str, Tuple[int, ...]], Tuple[int, int]], clear: Callable[[], None], max_bytes: int,

@@ -72,19 +72,25 @@ class control_reader {
     (void)read_row(again, from.elements, i, row);  // it was read before
     return row;
   }
-  /// The two numbers with which an element begins.
-  template <class Pair>
-  static Pair pair_at(const void* lists, std::size_t, std::size_t i) noexcept {
+  static byte_range range_at(const void* lists, std::size_t, std::size_t i) noexcept {
     const Storage& from = *static_cast<const Storage*>(lists);
+    std::uint64_t w[2];
+    from.from.copy_words(element_at(from, i), w, 2);
+    return {w[0], w[1]};
+  }
+  static index_range slice_at(const void* lists, std::size_t, std::size_t i) noexcept {
+    const Storage& from = *static_cast<const Storage*>(lists);
+    return slice_of(from.from, element_at(from, i));
+  }
+  static index_range slice_of(const segment_reader& from, const object& wanted) noexcept {
+    std::uint64_t w[3];
+    from.copy_words(wanted, w, 3);
+    return {w[0], w[1], static_cast<std::uint16_t>(w[2])};
+  }
+  static object element_at(const Storage& from, std::size_t i) noexcept {
     object element;
     (void)from.from.at(from.elements, i, element);  // it was read before
-    return pair_of<Pair>(from.from, element);
-  }
-  template <class Pair>
-  static Pair pair_of(const segment_reader& from, const object& element) noexcept {
-    std::uint64_t w[2];
-    from.copy_words(element, w, 2);
-    return {w[0], w[1]};
+    return element;
   }
 
   result<void> read_rows(const object& page) noexcept {
@@ -111,15 +117,14 @@ class control_reader {
       object wanted;
       std::string_view name;
       if (!from_.at(names, i, wanted) || !from_.follow(from_.pointer_of(wanted, 0), true, name)) return bad();
-      const auto slice = pair_of<index_range>(from_, wanted);
-      sliced = sliced || slice.begin != 0 || slice.end != 0;
+      sliced = sliced || !slice_of(from_, wanted).all();
       if constexpr (Storage::copies) ::new (static_cast<void*>(&lists_.names[i])) std::string_view(name);
     }
     if constexpr (Storage::copies) {
       const std::string_view* const first = lists_.names.data();
       m_.names = std::span<const std::string_view>(first, names.count);
     }
-    if (sliced) m_.slices = {&lists_, 0, names.count, &pair_at<index_range>};
+    if (sliced) m_.slices = {&lists_, 0, names.count, &slice_at};
     return {};
   }
 
@@ -129,7 +134,7 @@ class control_reader {
     if (ranges.count > Storage::most_ranges) return failure(errc::too_large, ranges.count);
     object range;
     if (ranges.count > 0 && !from_.at(ranges, 0, range)) return bad();  // the others are as deep
-    m_.ranges = {&lists_, 0, ranges.count, &pair_at<byte_range>};
+    m_.ranges = {&lists_, 0, ranges.count, &range_at};
     return {};
   }
 

@@ -22,7 +22,7 @@ struct struct_size {
   std::uint16_t pointers = 0;
 };
 inline constexpr struct_size size_of_frame{7, 1}, size_of_tensor{0, 3}, size_of_range{2, 0}, size_of_reference{4, 0},
-    size_of_wanted{2, 1};
+    size_of_wanted{3, 1};
 
 /// The size of the struct that the frame's pointer leads to; zero for the kinds that are groups.
 constexpr struct_size body_size(frame_kind kind) noexcept {
@@ -64,6 +64,7 @@ template <class Frame, class At>
     return at(m.recipient, {3});
   }
   at(m.version, {3});
+  if (kind == frame_kind::pull || kind == frame_kind::confirm) at(m.flag, {0, 48, 1});
   switch (kind) {
     case frame_kind::pull:
       at(m.offset, {4});
@@ -81,7 +82,6 @@ template <class Frame, class At>
       at(m.nonce, {5});
       break;
     case frame_kind::confirm:
-      at(m.flag, {0, 48, 1});
       at(m.nonce, {4});
       at(m.digest, {5});
       at(m.recipient, {6});

@@ -103,8 +103,9 @@ inline void write_lists(const frame& m, segment_writer& out, std::size_t pointer
     for (std::size_t i = 0; i < m.names.size() && out.fits(); ++i, name += step) {
       if (i < m.slices.size()) {
         const index_range r = m.slices[i];
-        out.set(name - 2, r.begin);
-        out.set(name - 1, r.end);
+        out.set(name - 3, r.begin);
+        out.set(name - 2, r.end);
+        out.set(name - 1, r.dimension);
       }
       out.add_text(name, m.names[i]);
     }

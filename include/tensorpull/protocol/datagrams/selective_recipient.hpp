@@ -116,7 +116,9 @@ class selective_recipient : private recipient<Chunking, Limits> {
     out = {};
     out.ref = request_.ref;
     out.version = version_;
-    ask_for(out, wanted_.at(chunks_.begin_of(k)).offset, chunks_.length_of(k));
+    const auto from = wanted_.at(chunks_.begin_of(k));
+    ask_for(out, from.offset, chunks_.length_of(k));
+    if constexpr (Limits::slices) base::ask_for_runs(out, wanted_.runs(from, out.length));
     out.id = next_id_++;
     last = chunks_.begin_of(k) + out.length == wanted_.total();
     if (asked_.count() == 0) deadline_ = now + timeout();

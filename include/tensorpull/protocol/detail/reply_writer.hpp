@@ -63,6 +63,13 @@ reply_form form_of(Owner& owner, pending_reply& r, bool begun, Chunk chunk) noex
 constexpr std::size_t payload_within(std::size_t n, std::size_t payload) noexcept {
   return n <= payload_prefix::bytes ? 0 : std::min(n - payload_prefix::bytes, payload);
 }
+/// As gather(), of a chunk's payload [at, at + length).
+template <bool Slices>
+gathered gather_payload(const source_view& image, const frame& chunk, std::uint64_t at, std::uint64_t length,
+                        std::span<std::span<const std::byte>> out, std::span<std::byte> slice) noexcept {
+  if constexpr (Slices) return gather(image, chunk.offset, runs_of(chunk), at, length, out, slice);
+  else return gather(image, chunk.offset + at, length, out, slice);
+}
 /// A part of a chunk's frame, as spans.
 struct chunk_part {
   std::size_t spans = 0;  ///< how many
@@ -73,9 +80,10 @@ struct chunk_part {
 };
 /// The frame of a chunk without its first `skip` bytes, which were sent before: prefix, payload, padding; at most
 /// `most` bytes of payload, and what fits. `out`: at least two spans. `scratch`: for a prefix, and for what is not in
-/// memory as it is sent.
-inline chunk_part write_chunk(const frame& chunk, const source_view& image, std::size_t skip, std::uint64_t most,
-                              std::span<std::span<const std::byte>> out, std::span<std::byte> scratch) noexcept {
+/// memory as it is sent. `Slices`: limits::slices.
+template <bool Slices = true>
+chunk_part write_chunk(const frame& chunk, const source_view& image, std::size_t skip, std::uint64_t most,
+                       std::span<std::span<const std::byte>> out, std::span<std::byte> scratch) noexcept {
   using prefix = payload_prefix;
   static constexpr std::byte zeros[8]{};
   chunk_part part;
@@ -91,8 +99,9 @@ inline chunk_part write_chunk(const frame& chunk, const source_view& image, std:
   const std::size_t done = payload_within(skip, chunk.length);
   std::uint64_t left = chunk.length - done;
   if (left > 0) {
-    const gathered g = gather(image, chunk.offset + done, std::min(left, most),
-                              {out.data() + part.spans, out.size() - part.spans - 1}, scratch.subspan(part.scratch));
+    const gathered g = gather_payload<Slices>(image, chunk, done, std::min(left, most),
+                                              {out.data() + part.spans, out.size() - part.spans - 1},
+                                              scratch.subspan(part.scratch));
     if (g.failed && g.bytes == 0) return {.failed = true};  // after some bytes: the next call fails
     part.spans += g.pieces;
     part.bytes += static_cast<std::size_t>(g.bytes);

@@ -361,7 +361,9 @@ class owner : public publication_book<Lock> {
   }
   bool answer_pull(publication& slot, recipient_record& r, const frame& m, pending_reply& out) noexcept {
     const image_schema& schema = *slot.image.schema;
-    if (m.fingerprint != 0 && m.fingerprint != schema.fingerprint) return refuse(out, status::schema_mismatch);
+    const bool of_runs = Limits::slices && m.flag;
+    if (!of_runs && m.fingerprint != 0 && m.fingerprint != schema.fingerprint)
+      return refuse(out, status::schema_mismatch);
     if (m.offset > schema.image_bytes) return refuse(out, status::out_of_range);
     const std::uint64_t left = schema.image_bytes - m.offset;
     if (left == 0) {
@@ -376,8 +378,22 @@ class owner : public publication_book<Lock> {
     const bool whole = m.length == all_in_one_chunk && m.chunk_digest == digest_kind::none &&
                        Limits::chunk_cap_bytes >= usual_chunk_cap_bytes;
     const std::uint64_t cap = whole ? max_payload_bytes : std::min(Limits::chunk_cap_bytes, max_payload_bytes);
-    out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), cap));
-    const std::uint64_t end = m.offset + out.length;
+    std::uint64_t end = 0;
+    if (of_runs) {
+      const byte_runs runs = runs_of(m);
+      if (!runs.apart() || runs.stride < runs.length || m.length % runs.length != 0 ||
+          m.chunk_digest != digest_kind::none)
+        return refuse(out, status::bad_request);
+      if (runs.distance(m.length - 1) >= left) return refuse(out, status::out_of_range);
+      if (m.length > cap) return refuse(out, status::bad_request);
+      out.length = m.length;
+      out.digest = runs.word();
+      out.runs = true;
+      end = m.offset + runs.distance(m.length - 1) + 1;
+    } else {
+      out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), cap));
+      end = m.offset + out.length;
+    }
     const bool last = end == schema.image_bytes || (r.subset && end >= r.subset_end);
     if (last) r.sent_to_the_end();
     return true;

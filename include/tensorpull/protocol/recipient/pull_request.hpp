@@ -13,13 +13,18 @@
 
 namespace tensorpull {
 
-/// A slice of a tensor: of its first dimension the indices [begin, end).
+/// A slice of a tensor: of one dimension the indices [begin, end). Of the first one its bytes lie together, and the
+/// owner sends them from where they are. Of a later one they are runs, one for each index of the dimensions before, and
+/// the owner packs them. A chunk has whole runs or lies in one: so one that is shorter than two carries one at most,
+/// and so does each with a digest of its own.
 struct tensor_slice {
   std::string_view name;  ///< of the tensor
   /// the first index
   std::uint64_t begin = 0;
   /// one past the last
   std::uint64_t end = 0;
+  /// which dimension; 0: the outermost
+  std::uint16_t dimension = 0;
 };
 
 /// A recipient's request and its expectations.
@@ -62,7 +67,7 @@ struct pull_request {
     }
     const std::size_t last = slices_ascend ? std::min(first + 1, slices.size()) : n;
     for (; first < last; ++first)
-      if (slices[first].name == name) return {slices[first].begin, slices[first].end};
+      if (slices[first].name == name) return {slices[first].begin, slices[first].end, slices[first].dimension};
     return {};
   }
   /// Whether the digest that will be compared is the owner's word, and not the version that was given (receipt).

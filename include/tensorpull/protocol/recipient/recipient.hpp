@@ -196,6 +196,8 @@ class recipient {
 
  protected:
   using phase = detail::recipient_phase;
+  using place = typename detail::wanted_ranges<Limits::slices>::position;
+  using runs_type = typename detail::wanted_ranges<Limits::slices>::runs_type;
 
   /// Whether `m` answers the last request, of which there is one at a time while confirming or comparing.
   bool answers_last(const frame& m) const noexcept { return request_sent_ && m.id == next_id_ - 1; }
@@ -226,30 +228,50 @@ class recipient {
     return recipient_event::answered;
   }
   /// The fields of a request for a chunk besides whose bytes they are.
-  void ask_for(frame& out, std::uint64_t offset, std::uint64_t length) const noexcept {
+  [[gnu::noinline]] void ask_for(frame& out, std::uint64_t offset, std::uint64_t length) const noexcept {
     out.kind = frame_kind::pull;
     out.offset = offset;
     out.length = static_cast<std::uint32_t>(std::min(length, max_payload_bytes));
     out.fingerprint = request_.by_name() ? 0 : request_.fingerprint;
     out.chunk_digest = confirms_ ? digest_kind::none : request_.chunk_digest;  // a byte that is thrown away needs none
   }
+  /// How the bytes lie that a request asks for.
+  static void ask_for_runs(frame& out, const byte_runs& runs) noexcept {
+    if (!runs.apart()) return;
+    out.fingerprint = runs.word();
+    out.flag = true;
+  }
   void fill_pull(frame& out, std::uint64_t length) noexcept {
     ask_for(out, ask_.offset, length);
+    if constexpr (Limits::slices) ask_for_runs(out, wanted_.runs(ask_, length));
     if (in_flight_++ == 0) expected_id_ = next_id_;
     if (!describing()) wanted_.advance(ask_, out.length);
     if (Chunking::max_chunk_bytes == 0 && length > owners_cap_) out.length = all_in_one_chunk;
   }
   /// The view of a strategy that cuts there. Nothing was known of the image when the first chunk was asked for ahead of
   /// its description: the owner ends that one where the image ends.
-  chunk_context seen_at(const detail::wanted_ranges::position& p) const noexcept {
+  chunk_context seen_at(const place& p) const noexcept {
     return cut_unseen_ && p.offset == expected_.offset ? chunk_context{.image_bytes = ~std::uint64_t{0}} : context_;
   }
-  std::uint64_t length_at(const detail::wanted_ranges::position& p) const noexcept {
-    const std::uint64_t most = std::min<std::uint64_t>(wanted_.end(p) - p.offset, chunk_cap_);
+  std::uint64_t length_at(const place& p) const noexcept {
+    const std::uint64_t most = std::min<std::uint64_t>(wanted_.left(p), chunk_cap_);
     if constexpr (Chunking::needs_layout)
       if (request_.by_name())  // the schema is that of the named tensors, one behind the other
-        return std::min(chunking_.next(*wanted_.position_of(p.offset), {wanted_.total(), 0, request_.schema}), most);
-    return std::min(chunking_.next(p.offset, seen_at(p)), most);
+        return within_runs(
+            p, std::min(chunking_.next(*wanted_.position_of(p.offset), {wanted_.total(), 0, request_.schema}), most));
+    return within_runs(p, std::min(chunking_.next(p.offset, seen_at(p)), most));
+  }
+  /// A chunk is of whole runs, or lies within one: then the owner need not know where that begins.
+  std::uint64_t within_runs(const place& p, std::uint64_t length) const noexcept {
+    if constexpr (Limits::slices)
+      if (const byte_runs runs = wanted_.runs(p); runs.apart()) {
+        const std::uint64_t left = wanted_.left_in_run(p);
+        if (left < runs.length || length < 2 * std::uint64_t{runs.length} ||
+            request_.chunk_digest != digest_kind::none)  // of bytes that lie apart none is computed
+          return std::min(length, left);
+        return length - length % runs.length;
+      }
+    return length;
   }
 
   result<recipient_event> on_description(const frame& m) noexcept {
@@ -401,8 +423,8 @@ class recipient {
   [[no_unique_address]] Chunking chunking_;
   chunk_context context_{};
   tensorpull::description described_{};
-  detail::wanted_ranges wanted_{};
-  detail::wanted_ranges::position ask_{}, expected_{};  // of the next request and the next answer
+  detail::wanted_ranges<Limits::slices> wanted_{};
+  place ask_{}, expected_{};  // of the next request and the next answer
   std::uint64_t received_ = 0;
   std::uint64_t version_ = 0, nonce_ = 0, own_digest_ = 0;
   std::uint32_t chunk_cap_ = max_payload_bytes, owners_cap_ = max_payload_bytes;

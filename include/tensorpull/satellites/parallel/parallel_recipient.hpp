@@ -25,7 +25,7 @@ class parallel_recipient : private recipient<Chunking, Limits> {
   using base::ask_, base::ask_for, base::before_last_byte, base::chunk_cap_, base::chunking_, base::confirms_,
       base::context_, base::expected_id_, base::in_flight_, base::length_at, base::next_id_, base::nonce_,
       base::owners_cap_, base::phase_, base::received_, base::request_, base::start_over, base::version_, base::wanted_,
-      base::window_;
+      base::window_, base::within_runs;
 
  public:
   /// An error of one source need not end the transfer, which abandons its consumer itself.
@@ -42,6 +42,7 @@ class parallel_recipient : private recipient<Chunking, Limits> {
     std::uint64_t offset = 0;  ///< in the image
     std::uint32_t length = 0;  ///< in bytes
     typename ledger::number of{};  ///< which chunk of the ledger it was
+    typename base::runs_type runs{};  ///< how its bytes lie
   };
   using base::base;
   // what stays as it is
@@ -83,6 +84,7 @@ class parallel_recipient : private recipient<Chunking, Limits> {
     out.ref = request_.ref;
     out.version = version_;
     ask_for(out, c.offset, c.length);
+    if constexpr (Limits::slices) base::ask_for_runs(out, c.runs);
     out.id = next_id_++;
     if (in_flight_++ == 0) expected_id_ = out.id;
     asked_[(first_ + count_++) % most_asked] = c;
@@ -127,8 +129,12 @@ class parallel_recipient : private recipient<Chunking, Limits> {
   std::uint64_t length_from(std::uint64_t position, std::uint64_t most) const noexcept {
     return std::min(length_at(wanted_.at(position)), most);
   }
-  /// The offset of a position in the image.
-  std::uint64_t offset_of(std::uint64_t position) const noexcept { return wanted_.at(position).offset; }
+  /// A chunk of the ledger as any line asks for it; its first part, if one request cannot have all of it.
+  asked_chunk chunk_at(std::uint64_t position, std::uint64_t length, typename ledger::number of) const noexcept {
+    const auto from = wanted_.at(position);
+    length = within_runs(from, length);
+    return {position, from.offset, static_cast<std::uint32_t>(length), of, wanted_.runs(from, length)};
+  }
   /// The longest chunk that its owner serves.
   std::uint64_t longest_chunk() const noexcept { return owners_cap_; }
   /// No later chunk is longer. Call it while none is in flight.

@@ -257,8 +257,8 @@ class parallel_transfer
     if (c == nullptr) return false;
     ++c->asked;
     // another line may have cut it, whose owner serves longer ones
-    const auto length = static_cast<std::uint32_t>(std::min(c->length(), m.longest_chunk()));
-    m.ask(out, {c->begin, machine_.offset_of(c->begin), length, missing_.number_of(*c)});
+    const std::uint64_t length = std::min(c->length(), m.longest_chunk());
+    m.ask(out, machine_.chunk_at(c->begin, length, missing_.number_of(*c)));
     return true;
   }
   /// The next chunk for a line; nullptr: none. The last byte is for the line that will confirm, since an owner accepts

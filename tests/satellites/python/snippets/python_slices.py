@@ -1,3 +1,4 @@
+import numpy as np
 import tensorpull
 
 from context import model, publish, server
@@ -15,6 +16,6 @@ tensorpull.stream = lambda address, *rest, **options: streamed(server.address, *
 
 # SNIPPET
 
-assert part["w"].shape == (1, 3) and (part["w"] == model.weight[:1]).all() and (part["b"] == model.bias).all()
+assert part["w"].shape == (2, 2) and (part["w"] == model.weight[:, :2]).all() and (part["b"] == model.bias).all()
 assert set(loaded) == {"w", "b"} and (loaded["w"] == model.weight.bfloat16()).all()
 server.close()

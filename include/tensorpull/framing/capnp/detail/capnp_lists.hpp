@@ -13,7 +13,7 @@ template <class Limits>
 struct capnp_lists {
   union {
     std::array<std::uint64_t, Limits::control_frame_bytes / 8> dims;      // of rows
-    std::array<index_range, Limits::control_frame_bytes / 16> slices;  // of names
+    std::array<index_range, Limits::control_frame_bytes / 24> slices;  // of names; others than texts are as long
   };
   union {
     std::array<schema_row, Limits::control_frame_bytes / 32> rows;

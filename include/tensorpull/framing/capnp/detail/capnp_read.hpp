@@ -62,10 +62,12 @@ result<void> read_names(struct_list::Reader names, frame& m, Storage& lists) {
   bool sliced = false;
   for (unsigned i = 0; i < names.size(); ++i) {
     ::new (static_cast<void*>(&lists.names[i])) std::string_view(text_of(pointer_of(names[i], 0)));
-    std::uint64_t w[2];
-    copy_words(names[i], w, 2);
-    ::new (static_cast<void*>(&lists.slices[i])) index_range{w[0], w[1]};
-    sliced = sliced || w[0] != 0 || w[1] != 0;
+    std::uint64_t w[3];
+    copy_words(names[i], w, 3);
+    const index_range slice{w[0], w[1], static_cast<std::uint16_t>(w[2])};
+    sliced = sliced || !slice.all();
+    if (i < lists.slices.size()) ::new (static_cast<void*>(&lists.slices[i])) index_range(slice);
+    else if (sliced) return failure(errc::too_large, names.size());
   }
   m.names = std::span<const std::string_view>(lists.names).first(names.size());
   if (sliced) m.slices = std::span<const index_range>(lists.slices).first(names.size());

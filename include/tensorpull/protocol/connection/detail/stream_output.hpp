@@ -208,7 +208,7 @@ class stream_output {
         // without the spans of padding, control and a long frame
         const std::span<std::span<const std::byte>> room{out.spans.data() + out.span_count,
                                                          plan_type::max_spans - out.span_count - 2};
-        part = write_chunk(frame_of(r), image, skip, r.length, room, scratch);
+        part = write_chunk<Limits::slices>(frame_of<Limits::slices>(r), image, skip, r.length, room, scratch);
         return !part.failed;
       });
       if (form == reply_form::lost) return failure(errc::connection_lost);

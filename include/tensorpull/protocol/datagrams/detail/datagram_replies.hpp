@@ -69,7 +69,7 @@ class datagram_replies {
   bool add(datagram_writer& out, pending_reply& r, Owner& owner, line_type& line, long_type& pieces) noexcept {
     if (r.kind == frame_kind::nothing) return true;
     const reply_form form = form_of(owner, r, false, [&](const source_view& image) noexcept {
-      return add_chunk(out, frame_of(r), image, line.datagram_bytes);
+      return add_chunk(out, frame_of<Limits::slices>(r), image, line.datagram_bytes);
     });
     if (form == reply_form::payload) return true;
     out.align();
@@ -94,7 +94,8 @@ class datagram_replies {
     std::array<std::span<const std::byte>, 18> spans;
     const std::size_t most = std::min(spans.size(), datagram_plan::max_spans - out.plan.span_count);
     const std::size_t memory = std::min(out.scratch.size(), payload_prefix::bytes + datagram_bytes);
-    const chunk_part part = write_chunk(m, image, 0, m.length, std::span(spans).first(most), out.scratch.first(memory));
+    const chunk_part part = write_chunk<Limits::slices>(m, image, 0, m.length, std::span(spans).first(most),
+                                                        out.scratch.first(memory));
     if (!part.whole) return add_copied(out, m, image, datagram_bytes);
     (void)out.take(part.scratch);
     for (std::size_t i = 0; i < part.spans; ++i) out.add(spans[i]);
@@ -109,7 +110,8 @@ class datagram_replies {
     payload_prefix::write(m, whole.template first<payload_prefix::bytes>());
     std::array<std::span<const std::byte>, 16> pieces;
     for (std::size_t at = payload_prefix::bytes; at < size;) {
-      const gathered some = gather(image, m.offset + (at - payload_prefix::bytes), size - at, pieces, slice);
+      const gathered some = gather_payload<Limits::slices>(image, m, at - payload_prefix::bytes, size - at, pieces,
+                                                           slice);
       if (some.bytes == 0) return false;
       for (std::size_t i = 0; i < some.pieces; ++i) {
         std::memcpy(whole.data() + at, pieces[i].data(), pieces[i].size());

@@ -121,20 +121,28 @@ struct digest_job {
       if (!first()) return hash_range(other_, image, from, n, memory);
     return hash_range(whole_, image, from, n, memory);
   }
-  /// The next n bytes of `count` ranges of the image, which are hashed one after the other. `range(i)` gives the i-th.
-  template <class RangeAt>
-  result<void> advance(const source_view& image, std::size_t count, RangeAt range, std::uint64_t n,
+  /// The next n bytes of `count` parts of the image, which are hashed one after the other; fewer where they are many
+  /// short runs. `part(i)` gives the i-th.
+  template <class PartAt>
+  result<void> advance(const source_view& image, std::size_t count, PartAt part, std::uint64_t n,
                        std::span<std::byte> memory) noexcept {
-    std::uint64_t before = done;
-    for (std::size_t i = 0; i < count && n > 0; ++i) {
-      const byte_range r = range(i);
-      const std::uint64_t size = r.end - r.begin;
+    std::uint64_t before = done, runs_left = 1024;
+    for (std::size_t i = 0; i < count && n > 0 && runs_left > 0; ++i) {
+      const strided_range<> p = part(i);
+      const std::uint64_t size = p.size();
       if (before >= size) {
         before -= size;
         continue;
       }
-      const std::uint64_t here = std::min(n, size - before);
-      if (const auto read = advance(image, r.begin + before, here, memory); !read) return read;
+      std::uint64_t here = std::min(n, size - before);
+      if (p.runs.apart()) {
+        here = std::min(here, runs_left * p.runs.length);
+        runs_left -= std::min(runs_left, here / p.runs.length + 1);
+        done += here;
+        if (const auto read = hash_runs(whole_, image, p.begin, p.runs, before, here, memory); !read) return read;
+      } else if (const auto read = advance(image, p.begin + before, here, memory); !read) {
+        return read;
+      }
       before = 0;
       n -= here;
     }

@@ -20,7 +20,7 @@ template <class Job, class Limits>
 class subset_digests {
  public:
   /// Names that a request may have, and names if it asks for slices.
-  static constexpr std::size_t most_names = Limits::control_frame_bytes / 32, most_slices = most_names / 4;
+  static constexpr std::size_t most_names = Limits::control_frame_bytes / 32, most_slices = most_names / 6;
 
   /// `random()` gives unguessable 64-bit numbers; it is called twice.
   template <class Random>
@@ -53,7 +53,7 @@ class subset_digests {
     }
     ranges = ranges.first(m.names.size());
     if (digest == nullptr) {
-      if (job_.key != key) begin(key, found->bytes, *slot.image.schema, ranges, !m.slices.empty(), transactions.now);
+      if (job_.key != key) begin(key, *found, *slot.image.schema, ranges, m, transactions.now);
       asker_ = from.number();
       request_ = m.id;
       return advance(book.transactions, lock);
@@ -90,23 +90,31 @@ class subset_digests {
     budget_.spend(names * 8192, transactions.now);
     return true;
   }
-  void begin(const digest_key& key, std::uint64_t bytes, const image_schema& schema, std::span<const byte_range> ranges,
-             bool sliced, std::chrono::milliseconds now) noexcept {
-    budget_.spend(bytes, now);
-    job_.begin(key, bytes, false);
-    sliced_ = sliced;
+  void begin(const digest_key& key, const subset_choice& chosen, const image_schema& schema,
+             std::span<const byte_range> ranges, const frame& asked, std::chrono::milliseconds now) noexcept {
+    budget_.spend(chosen.bytes + 64 * chosen.runs, now);  // to find a run costs as much as to hash so many bytes
+    job_.begin(key, chosen.bytes, false);
+    sliced_ = !asked.slices.empty();
     count_ = 0;
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const byte_range r = ranges[i];
       if (r.begin == r.end) continue;  // tensors without bytes are not hashed
-      if (sliced) slices_[count_++] = {r.begin, r.end};
-      else tensors_[count_++] = static_cast<std::uint32_t>(tensor_at(schema, r.begin - schema.header_bytes));
+      const std::size_t t = tensor_at(schema, r.begin - schema.header_bytes);
+      if (!sliced_) tensors_[count_++] = static_cast<std::uint32_t>(t);
+      else slices_[count_++] = {r.begin, r.end, runs_of_slice(schema.tensors[t], asked)};
     }
   }
-  byte_range range_at(const image_schema& schema, std::size_t i) const noexcept {
-    if (sliced_) return {slices_[i].begin, slices_[i].end};
+  static byte_runs runs_of_slice(const tensor_entry& t, const frame& asked) noexcept {
+    std::size_t i = 0;
+    while (i + 1 < asked.names.size() && asked.names[i] != t.name) ++i;
+    const index_range slice = asked.slices[i];
+    const auto part = slice.all() ? optional<strided_range<>>() : bytes_of_slice(t, slice);
+    return part ? part->runs : byte_runs{};
+  }
+  strided_range<> part_at(const image_schema& schema, std::size_t i) const noexcept {
+    if (sliced_) return slices_[i];
     const tensor_entry& t = schema.tensors[tensors_[i]];
-    return {schema.header_bytes + t.begin, schema.header_bytes + t.end};
+    return {schema.header_bytes + t.begin, schema.header_bytes + t.end, {}};
   }
   template <class Lock>
   digest_state advance(transaction_table& transactions, Lock& lock) noexcept {
@@ -114,7 +122,7 @@ class subset_digests {
       hash_slice(job_, known_, transactions, lock, [&](const source_view& image) {
         std::byte memory[4096];
         return job_.advance(
-            image, count_, [&](std::size_t i) { return range_at(*image.schema, i); },
+            image, count_, [&](std::size_t i) { return part_at(*image.schema, i); },
             std::min(job_.left(), digest_slice_bytes), memory);
       });
     return digest_state::working;
@@ -122,14 +130,11 @@ class subset_digests {
 
   siphash_key key_;  // of what recipients choose: see hash_of()
   Job job_{};
-  struct slice {
-    std::uint64_t begin, end;
-  };
   // which tensors, or where slices of them lie: to find them by name again for each slice of the digest would cost more
   // than that
   union {
     std::uint32_t tensors_[most_names]{};
-    slice slices_[most_slices];
+    strided_range<> slices_[most_slices];
   };
   bool sliced_ = false;
   std::size_t count_ = 0;

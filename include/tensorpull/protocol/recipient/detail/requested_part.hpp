@@ -26,10 +26,11 @@ namespace tensorpull::detail {
     const std::size_t i = r.schema != nullptr ? find_tensor(*r.schema, s.name) : 0;
     const index_range first = r.slice_of(s.name);
     if (r.schema == nullptr || i == r.schema->tensor_count || s.begin >= s.end || first.begin != s.begin ||
-        first.end != s.end)
+        first.end != s.end || first.dimension != s.dimension)
       return failure(errc::invalid_argument, 0, s.name);
     const tensor_entry& t = r.schema->tensors[i];
-    if (t.rank == 0 || t.shape[0] != s.end - s.begin) return failure(errc::schema_mismatch, 0, s.name);
+    if (s.dimension >= t.rank || t.shape[s.dimension] != s.end - s.begin)
+      return failure(errc::schema_mismatch, 0, s.name);
   }
   return {};
 }
@@ -132,13 +133,13 @@ class requested_part {
   /// Checks the answer to names(). `received`: bytes that are there of those that are wanted. The ranges go into
   /// `wanted`, and `described` counts their bytes.
   result<answer> locate(const frame& m, const pull_request& r, const chunk_context& image, std::uint64_t received,
-                        wanted_ranges& wanted, description& described) noexcept {
+                        wanted_ranges<Limits::slices>& wanted, description& described) noexcept {
     if ((Limits::slices && sounds_) || m.ranges.size() != names(r).size()) return failure(errc::bad_frame);
     if (several_ && first_ == 0)
       if (const auto ok = names_are_ours(r, received); !ok) return failure(ok.error());
     const std::uint64_t expected = several_ ? fingerprint(r) : r.fingerprint;
     if (expected != 0 && m.fingerprint != expected) return answer::differs;
-    if (const auto fits = wanted.these(m.ranges, begin(r), image.data_start, image.image_bytes); !fits) {
+    if (const auto fits = wanted.these(m.ranges, begin(r), image.data_start, image.image_bytes, part_of(r)); !fits) {
       if (fits.error().code != errc::does_not_fit || r.schema == nullptr) return failure(fits.error());
       several_ = true;
       ask_again(r, static_cast<std::uint32_t>(fits.error().at));
@@ -161,6 +162,26 @@ class requested_part {
   element_list<std::string_view> all_names(const pull_request& r) const noexcept {
     if (!several_ && !r.subset.empty()) return r.subset;
     return r.schema != nullptr ? names_from(r, first_, end_ - first_) : element_list<std::string_view>();
+  }
+  /// Finds out how a slice lies in the range that the owner states. All its runs are as long, which follows from our
+  /// schema, so the range's length gives their stride.
+  auto part_of(const pull_request& r) const noexcept {
+    return [&r, first = first_](std::size_t i, typename wanted_ranges<Limits::slices>::part& p) noexcept {
+      if constexpr (Limits::slices) {
+        if (r.slices.empty()) return true;
+        const tensor_entry& t = r.schema->tensors[first + i];
+        const std::uint64_t length = p.end - p.begin, bytes = t.size_bytes();
+        if (length == bytes) return true;
+        std::uint64_t runs = 1;
+        for (std::size_t d = 0; d < r.slice_of(t.name).dimension; ++d) runs *= t.shape[d];
+        const std::uint64_t run = bytes / runs;
+        if (runs < 2 || bytes % runs != 0 || length < run || (length - run) % (runs - 1) != 0) return false;
+        const std::uint64_t stride = (length - run) / (runs - 1);
+        if (stride <= run || stride > ~std::uint32_t{0}) return false;
+        p.runs = {static_cast<std::uint32_t>(run), static_cast<std::uint32_t>(stride)};
+      }
+      return true;
+    };
   }
   void ask_again(const pull_request& r, std::uint32_t most) noexcept {
     most_names_ = most;
@@ -211,7 +232,7 @@ class requested_part {
     constexpr auto asks = body_size(frame_kind::locate), answers = body_size(frame_kind::located);
     constexpr std::size_t head = 2 + size_of_frame.data + size_of_frame.pointers;
     std::size_t request = head + asks.data + asks.pointers, answer = head + answers.data + answers.pointers + 1, n = 0;
-    for (; n < names.size() && n < taken / (sliced ? 16 : 4); ++n) {
+    for (; n < names.size() && n < taken / (sliced ? 24 : 4); ++n) {
       request += 2 + names[n].size() / 8 + (sliced ? size_of_wanted.data + (n == 0 ? 1u : 0u) : 0u);
       answer += size_of_range.data;
       if (request > most || answer > most_answered) break;

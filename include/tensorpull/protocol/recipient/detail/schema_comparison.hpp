@@ -17,9 +17,10 @@ class schema_comparison {
   /// Takes a page of the other schema, which has `total` tensors. True: ask for the next page. Otherwise the error is
   /// the result: schema_mismatch with the first differing tensor's name, or bad_frame for a page that was not asked
   /// for. If tensors are asked for by name, our schema is a part of theirs, so only tensors of the same name are
-  /// compared, and of slices all but the first extent. An empty page stands for a tensor whose row is longer than a
-  /// page: it is passed over, and the rows behind it are compared by name. If nothing else differs, the error has no
-  /// name; it is unsupported_request if slices were asked for: the owner does not know them. `Slices`: limits::slices.
+  /// compared, and of slices all but the extent in their dimension. An empty page stands for a tensor whose row is
+  /// longer than a page: it is passed over, and the rows behind it are compared by name. If nothing else differs, the
+  /// error has no name; it is unsupported_request if slices were asked for: the owner does not know them. `Slices`:
+  /// limits::slices.
   template <bool Slices>
   result<bool> take(const frame& page, const pull_request& asked, std::uint64_t total) noexcept {
     const image_schema& own = *asked.schema;
@@ -31,7 +32,8 @@ class schema_comparison {
       const std::uint64_t i = position_++;
       if (subset || passed_over_) {
         const std::size_t k = find_tensor(own, row.name);
-        if (k == own.tensor_count ? !subset : !same(own.tensors[k], row, Slices && asked.slice_of(row.name).end != 0))
+        const index_range slice = Slices ? asked.slice_of(row.name) : index_range{};
+        if (k == own.tensor_count ? !subset : !same(own.tensors[k], row, slice.all() ? none : slice.dimension))
           return failure(errc::schema_mismatch, 0, row.name);
       } else if (i >= own.tensor_count) {
         return failure(errc::schema_mismatch, 0, row.name);
@@ -47,10 +49,13 @@ class schema_comparison {
   }
 
  private:
-  static bool same(const tensor_entry& t, const schema_row& row, bool sliced = false) noexcept {
+  static constexpr std::size_t none = ~std::size_t{0};
+
+  /// `besides`: a dimension whose extents may differ.
+  static bool same(const tensor_entry& t, const schema_row& row, std::size_t besides = none) noexcept {
     if (t.name != row.name || to_string(t.type) != row.dtype || t.rank != row.shape.size()) return false;
-    for (std::size_t i = sliced ? 1 : 0; i < t.rank; ++i)
-      if (t.shape[i] != row.shape[i]) return false;
+    for (std::size_t i = 0; i < t.rank; ++i)
+      if (i != besides && t.shape[i] != row.shape[i]) return false;
     return true;
   }
   /// Of two tensors at one position of the order (dtype descending, then name), the first one is missing at the other

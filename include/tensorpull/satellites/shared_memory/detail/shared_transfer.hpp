@@ -91,8 +91,10 @@ class shared_transfer : public Transfer {
   struct serve {
     std::uint64_t version = 0, nonce = 0, image_bytes = 0;
   };
-  struct range {
+  struct chunk {
     std::uint64_t offset = 0, length = 0;
+    byte_runs runs{};
+    std::uint64_t done = 0;
   };
 
   bool memory_there() const noexcept {
@@ -115,20 +117,31 @@ class shared_transfer : public Transfer {
 
   /// Answers a pull as the owner would, with a chunk's prefix.
   void begin(const frame& asked) noexcept {
-    frame chunk;
-    chunk.kind = frame_kind::chunk;
-    chunk.id = asked.id;
-    chunk.ref = asked.ref;
-    chunk.version = serve_.version;
-    chunk.nonce = serve_.nonce;
-    chunk.offset = asked.offset;
-    chunk.length = static_cast<std::uint32_t>(
+    frame answer;
+    answer.kind = frame_kind::chunk;
+    answer.id = asked.id;
+    answer.ref = asked.ref;
+    answer.version = serve_.version;
+    answer.nonce = serve_.nonce;
+    answer.offset = asked.offset;
+    answer.length = static_cast<std::uint32_t>(
         std::min({std::uint64_t{asked.length}, serve_.image_bytes - std::min(serve_.image_bytes, asked.offset),
                   max_payload_bytes}));
-    if (this->on_chunk(chunk)) chunk_ = {chunk.offset, chunk.length};
+    if (this->on_chunk(answer)) chunk_ = {answer.offset, answer.length, runs_of(asked)};
     works_ = true;
   }
 
+  /// Copies the next bytes of the chunk. The system's error; 0: none.
+  int read(std::span<std::byte> to) noexcept {
+    while (!to.empty()) {
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(to.size(), chunk_.runs.left_in_run(chunk_.done)));
+      const int system = memory_.read(chunk_.offset + chunk_.runs.distance(chunk_.done), to.first(n));
+      if (system != 0) return system;
+      chunk_.done += n;
+      to = to.subspan(n);
+    }
+    return 0;
+  }
   /// Copies the rest of the chunk, at most about `left` bytes. False: not all of it could be copied now.
   bool copy(std::uint64_t& left) noexcept {
     std::array<std::span<std::byte>, 32> room;
@@ -142,13 +155,12 @@ class shared_transfer : public Transfer {
       if (p.bytes == 0) return false;  // the consumer has no memory now
       for (std::size_t i = 0; i < p.pieces; ++i) {
         if constexpr (!views)
-          if (const int system = memory_.read(chunk_.offset, room[i]); system != 0) {
+          if (const int system = read(room[i]); system != 0) {
             this->fail({errc::io, system});
             return false;
           }
         this->landed(room[i]);
         if (this->ended()) return false;
-        chunk_.offset += room[i].size();
         chunk_.length -= room[i].size();
       }
       if constexpr (!views || Hashes) left -= std::min(left, p.bytes);
@@ -160,7 +172,7 @@ class shared_transfer : public Transfer {
   passed_descriptors came_;
   [[no_unique_address]] std::conditional_t<views, std::monostate, shared_segments> memory_;
   serve serve_{};
-  range chunk_{};
+  chunk chunk_{};
   std::uint32_t asked_ = 0;
   bool waits_ = false;  // the owner has not described the image yet
   bool works_ = false;
