@@ -35,4 +35,5 @@ BREAKAGES = [
     ("satellites/parallel/detail/claimed_parts.hpp", "if (p == left) empty(*p);", "", "satellites/proofs/with_parallel/proved_at_once", "*never_named*"),
     ("satellites/parallel/parallel_pull.hpp", "if (relieve(i, now)) return true;", "", "satellites/proofs/with_parallel/proved_from_several", "*falls_silent*"),
     ("satellites/parallel/checked_transfer.hpp", "      l.chunk = machine_type::ledger::number::none();\n      return;", "      return;", "satellites/proofs/with_parallel/proved_at_once", "*never_named*"),
+    ("satellites/parallel/checked_transfer.hpp", " || (!sharing_ && l.at != parts_.landed())", "", "satellites/proofs/with_parallel/proved_at_once", "*never_named*"),
 ]

@@ -380,7 +380,10 @@ class checked_transfer {
   }
   /// The part that a line's chunk lands in; nullptr: nobody wants it any more.
   part_type* landing(std::uint8_t n) noexcept {
-    return lines_[n].chunk.is_none() ? nullptr : parts_.awaited(n, lines_[n].at);
+    const state& l = lines_[n];
+    // the parts with the header land in order, whatever was asked when
+    if (l.chunk.is_none() || (!sharing_ && l.at != parts_.landed())) return nullptr;
+    return parts_.awaited(n, l.at);
   }
   bool drops(std::uint8_t n) noexcept { return ended_ || lines_[n].why || lines_[n].left == 0; }
   prepared prepare(std::uint8_t n, std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {

@@ -215,7 +215,11 @@ std::uint8_t pull_at_random(std::uint64_t seed) {
 }
 TEST(ProvedAtOnce, An_honest_source_is_found_and_never_named) {
   int named = 0;
-  for (std::uint64_t seed = 0; seed < 200 && !HasFailure(); ++seed) {
+  std::vector<std::uint64_t> seeds(200);
+  std::iota(seeds.begin(), seeds.end(), 0);
+  seeds.push_back(2718);  // a longer run has found it: the header's parts out of order
+  for (const std::uint64_t seed : seeds) {
+    if (HasFailure()) break;
     SCOPED_TRACE(seed);
     if (seed % 3 == 0) named += pull_at_random<tp::fixed_bytes<65'536>>(seed) != 0;
     if (seed % 3 == 1) named += pull_at_random<tp::per_tensor<1 << 20>>(seed) != 0;
