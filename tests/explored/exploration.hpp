@@ -3,9 +3,15 @@
 // was reached is kept, so the counterexample that is found is a shortest one and can be told.
 #pragma once
 
+#include "support/whole_schedule.hpp"
+
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -250,6 +256,21 @@ class exploration {
   std::vector<way> reached_;
   explored done_;
 };
+
+/// Transitions of each search: a part of those that TENSORPULL_EXPLORE asks for, or else as repetitions() has them.
+inline std::uint64_t transitions_of_a_search(std::uint64_t part, std::uint64_t whole, std::uint64_t part_by_default) {
+  const char* const text = std::getenv("TENSORPULL_EXPLORE");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) / part : repetitions(whole, part_by_default);
+}
+/// Goes through a world, and fails with the first way that leads to what must not be.
+template <class World>
+void explore_world(World& world, std::uint64_t most) {
+  const explored e = exploration<World>().run(world, most);
+  std::printf("%llu transitions, %llu states, %llu rests, %zu steps deep, %zu MiB%s\n",
+              static_cast<unsigned long long>(e.transitions), static_cast<unsigned long long>(e.states),
+              static_cast<unsigned long long>(e.rests), e.depth, e.kept_bytes >> 20, e.whole ? ", all" : "");
+  if (!e.counterexample.empty()) ADD_FAILURE() << e.counterexample;
+}
 
 /// A link has the numbers of datagrams in `Room` places, the oldest first; 0: none. The new one is lost if all are
 /// taken.

@@ -1,11 +1,9 @@
 // All schedules of two recipients that pull two references of an owner over datagrams, as far as the faults of each
 // case go.
 #include "explored/datagram_world.hpp"
-#include "support/whole_schedule.hpp"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 
 namespace explored_datagrams_test {
@@ -42,20 +40,10 @@ constexpr setting holding_one{.held_bytes = 32};
 constexpr setting with_a_look{.second_looks = true};
 constexpr setting joining{.together = false, .joins = true};
 
-/// Transitions of each search.
-std::uint64_t most() {
-  const char* const text = std::getenv("TENSORPULL_EXPLORE");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) / 8 : repetitions(600'000, 30);
-}
-
+/// One transition costs as much as eight of small machines.
 template <class How = in_place>
 void explore(const setting& s, const faults& f) {
-  const auto world = std::make_unique<datagram_world<How>>(s, f);
-  const explored e = exploration<datagram_world<How>>().run(*world, most());
-  std::printf("%llu transitions, %llu states, %llu rests, %zu steps deep, %zu MiB%s\n",
-              static_cast<unsigned long long>(e.transitions), static_cast<unsigned long long>(e.states),
-              static_cast<unsigned long long>(e.rests), e.depth, e.kept_bytes >> 20, e.whole ? ", all" : "");
-  if (!e.counterexample.empty()) ADD_FAILURE() << e.counterexample;
+  explore_world(*std::make_unique<datagram_world<How>>(s, f), transitions_of_a_search(8, 600'000, 30));
 }
 
 TEST(HostDatagrams, Without_a_fault) {

@@ -1,11 +1,9 @@
 // All schedules of two recipients that pull two references of an owner over streams, as far as the faults of each case
 // go.
 #include "explored/host_world.hpp"
-#include "support/whole_schedule.hpp"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 
 namespace explored_hosts_test {
@@ -22,19 +20,9 @@ constexpr setting of_a_version{.pinned = true};
 constexpr setting in_a_full_table{.references = 2, .records = 4};
 constexpr setting by_number_in_a_full_table{.counts = counting::by_number, .references = 2, .records = 4};
 
-/// Transitions of each search. One costs as much as eight of small machines.
-std::uint64_t most() {
-  const char* const text = std::getenv("TENSORPULL_EXPLORE");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) / 8 : repetitions(600'000, 20);
-}
-
+/// One transition costs as much as eight of small machines.
 void explore(const setting& s, const faults& f) {
-  const auto world = std::make_unique<host_world>(s, f);
-  const explored e = exploration<host_world>().run(*world, most());
-  std::printf("%llu transitions, %llu states, %llu rests, %zu steps deep, %zu MiB%s\n",
-              static_cast<unsigned long long>(e.transitions), static_cast<unsigned long long>(e.states),
-              static_cast<unsigned long long>(e.rests), e.depth, e.kept_bytes >> 20, e.whole ? ", all" : "");
-  if (!e.counterexample.empty()) ADD_FAILURE() << e.counterexample;
+  explore_world(*std::make_unique<host_world>(s, f), transitions_of_a_search(8, 600'000, 20));
 }
 
 TEST(HostEndpoints, Without_a_fault_and_parts_of_frames) {

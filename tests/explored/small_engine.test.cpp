@@ -1,13 +1,11 @@
 // All schedules of a pull between two small machines, as far as the faults of each case go.
 #include "explored/small_flash.hpp"
 #include "explored/small_world.hpp"
-#include "support/whole_schedule.hpp"
 
 #include <tensorpull/embedded/flash_landing.hpp>
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 
 namespace explored_test {
@@ -45,20 +43,9 @@ struct in_used_flash : in_flash<false> {
   static constexpr bool used_flash = true;
 };
 
-/// Transitions of each search.
-std::uint64_t most() {
-  const char* const text = std::getenv("TENSORPULL_EXPLORE");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : repetitions(60'000'000, 60);
-}
-
 template <class Setting>
 void explore(const faults& f) {
-  const auto world = std::make_unique<small_world<Setting>>(f);
-  const explored e = exploration<small_world<Setting>>().run(*world, most());
-  std::printf("%llu transitions, %llu states, %llu rests, %zu steps deep%s\n",
-              static_cast<unsigned long long>(e.transitions), static_cast<unsigned long long>(e.states),
-              static_cast<unsigned long long>(e.rests), e.depth, e.whole ? ", all" : "");
-  if (!e.counterexample.empty()) ADD_FAILURE() << e.counterexample;
+  explore_world(*std::make_unique<small_world<Setting>>(f), transitions_of_a_search(1, 60'000'000, 60));
 }
 
 TEST(SmallEngine, A_frame_that_lies) {

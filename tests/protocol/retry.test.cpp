@@ -87,6 +87,23 @@ struct interrupted {
   pair p{cut{97}};
   tp::land to{mine.destination()};
   tp::ref_id ref = p.left.publish(source, {1, 2}, 1);
+
+  /// Each connection is cut after so many rounds. How many there were.
+  template <class Transfer>
+  int pull(Transfer& t, int rounds) {
+    tp::no_transfer idle;
+    int connections = 0;
+    for (; !t.ended() && connections < 5000; ++connections) {
+      p.reconnect();
+      p.right.end.begin_pull();
+      for (int i = 0; i < rounds && !t.ended() && p.pump(idle, t); ++i) {
+      }
+      if (t.ended()) break;
+      p.right.end.end_pull(t);
+      t.restart();
+    }
+    return connections;
+  }
 };
 
 template <class Integrity>
@@ -95,17 +112,7 @@ void expect_exact_over_reconnections(int rounds, std::uint32_t window) {
   tp::pull_request request{.ref = {1, 2}, .window = window};
   request.recipient = {77};
   transfer<tp::fixed_bytes<1024>, Integrity> t(x.to, request, {}, 1);
-  tp::no_transfer idle;
-  int connections = 0;
-  for (; !t.ended() && connections < 5000; ++connections) {
-    x.p.reconnect();
-    x.p.right.end.begin_pull();
-    for (int i = 0; i < rounds && !t.ended() && x.p.pump(idle, t); ++i) {
-    }
-    if (t.ended()) break;
-    x.p.right.end.end_pull(t);
-    t.restart();
-  }
+  const int connections = x.pull(t, rounds);
   ASSERT_TRUE(t.ended());
   ASSERT_TRUE(succeeded(t.outcome()));
   EXPECT_GT(connections, 1);
@@ -205,16 +212,7 @@ TEST(Transfer, A_consumer_is_told_of_every_byte_as_part_of_a_chunk_however_often
     interrupted x;
     summing to(x.mine.destination());
     tp::transfer<summing, tp::fixed_bytes<1024>, tp::image_digest> t(to, {.ref = {1, 2}}, {}, 1);
-    tp::no_transfer idle;
-    for (int connections = 0; !t.ended() && connections < 5000; ++connections) {
-      x.p.reconnect();
-      x.p.right.end.begin_pull();
-      for (int i = 0; i < rounds && !t.ended() && x.p.pump(idle, t); ++i) {
-      }
-      if (t.ended()) break;
-      x.p.right.end.end_pull(t);
-      t.restart();
-    }
+    (void)x.pull(t, rounds);
     EXPECT_FALSE(to.gap);
     EXPECT_EQ(to.told, x.source.schema().image_bytes);
   }

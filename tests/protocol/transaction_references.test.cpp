@@ -195,6 +195,32 @@ TEST_F(TransactionReferences, A_recipient_that_returns_to_one_is_waited_for_in_t
   EXPECT_TRUE(settled_as(1, verdict::completed));
 }
 
+TEST_F(TransactionReferences, A_recipient_that_was_late_for_one_and_asks_for_a_later_one_is_waited_for_in_both) {
+  const std::array who{ada};
+  std::uint64_t start = 0;
+  for (const bool had_asked : {false, true}) {
+    at(start += 1'000'000);
+    auto t = named(who);
+    t.budgets = {.acquire = 1000ms, .recipient_idle = 1000ms, .transaction_idle = {}, .least_bytes_per_second = 0};
+    const auto both = o.open_transaction(t);
+    ASSERT_TRUE(both);
+    publish(*both);
+    owner::peer a, later;
+    if (had_asked) describe(a, ada);
+    at(start + 1001);
+    EXPECT_EQ(state(ada), had_asked ? recipient_state::vanished : recipient_state::absent);
+    publish(*both, other);
+    const std::size_t before = settled.size();
+    describe(later, ada, other);
+    o.seal(*both);
+    deliver();
+    EXPECT_EQ(settled.size(), before) << "it is under way";
+    EXPECT_EQ(complete(later, ada, other), status::ok);
+    EXPECT_EQ(complete(a, ada), status::ok);
+    EXPECT_TRUE(settled_as(before + 1, verdict::completed, {.acquired = 1, .completed = 1, .all = 1}));
+  }
+}
+
 TEST_F(TransactionReferences, A_recipient_that_has_one_and_never_asks_for_the_other_vanishes) {
   const std::array who{ada, bob};
   for (const bool by_name : {false, true}) {

@@ -664,6 +664,11 @@ class sequence {
         who.push_back({one});
       }
       while (who.size() < d.expected()) who.push_back({100 + who.size()});
+      // the table has room for as many as are expected; what others have completed is remembered beside them
+      std::uint64_t remembered = d.expected() * d.parts.size();
+      for (auto other = who.begin() + std::ptrdiff_t(d.expected()); other != who.end(); ++other)
+        for (const auto& p : d.parts) remembered += p->completed.contains(other->value);
+      if (remembered > api_.records()) return;
     }
     over_ = true;  // no more callbacks that call
     for (std::uint64_t n = 0; n < references; ++n)

@@ -1,4 +1,4 @@
-// What the tests of TCP share besides the models: a plain socket that says anything.
+// What the tests of TCP share besides the models: a plain socket that says anything, and a host that pulls.
 #pragma once
 
 #include "sample_models.hpp"
@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <deque>
+#include <optional>
 #include <stop_token>
 
 namespace test {
@@ -202,5 +203,22 @@ void pass_on(Near& near, Far& far, const std::stop_token& stop) {
     if (!moved) near.wait(true, false, 1ms);
   }
 }
+
+/// What a host's connections do: each pulls once, and is closed.
+template <class Model>
+struct puller {
+  tp::reference ref;
+  Model* to;
+  int connected_calls = 0;
+  std::optional<tp::error> end{};
+  std::optional<tp::result<tp::receipt>> outcome{};
+  template <class C> void connected(C& c) {
+    ++connected_calls;
+    EXPECT_TRUE(c.pull(ref, {}, tp::raw_tensors<Model>::destination(*to)));
+  }
+  template <class C> void message(C&, const tp::message&) {}
+  template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) { outcome = r, c.close(); }
+  template <class C> void closed(C&, const tp::error& e) { end = e; }
+};
 
 }  // namespace test

@@ -113,21 +113,6 @@ TEST(OwnStream, An_owner_of_many_connections_shakes_hands_with_each_and_drops_wh
   EXPECT_TRUE(silent.hear_end());
 }
 
-struct puller {
-  tp::reference ref;
-  large* to;
-  int connected_calls = 0;
-  std::optional<tp::result<tp::receipt>> outcome;
-  std::optional<tp::error> end;
-  template <class C> void connected(C& c) {
-    ++connected_calls;
-    EXPECT_TRUE(c.pull(ref, {}, tp::raw_tensors<large>::destination(*to)));
-  }
-  template <class C> void message(C&, const tp::message&) {}
-  template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) { outcome = r, c.close(); }
-  template <class C> void closed(C&, const tp::error& e) { end = e; }
-};
-
 /// An address of the program's own.
 struct greeting_address {
   std::string_view text;
@@ -176,9 +161,9 @@ TEST(OwnStream, A_handshake_that_nobody_answers_is_a_time_out_that_a_stop_can_en
 TEST(OwnStream, A_host_connects_and_pulls_over_it_and_hears_that_nobody_listens) {
   owner_at_work<net, large> o;
   const auto mine = blank<large>();
-  puller handler{o.ref, mine.get(), 0, {}, {}};
+  puller<large> handler{o.ref, mine.get()};
   tp::event_loop io;
-  net::host<puller, tp::land> host(io, handler);
+  net::host<puller<large>, tp::land> host(io, handler);
   ASSERT_TRUE(host.connect(local(o.owner->port())));
   for (int i = 0; i < 3000 && !handler.end; ++i) io.run_one_for(10ms);
   ASSERT_TRUE(handler.outcome && *handler.outcome);
@@ -201,9 +186,9 @@ TEST(OwnStream, Who_does_not_shake_hands_in_time_gives_way_to_the_next_place_unl
   const std::string places = local(nobody) + ",no address," + local(silent.port()) + "," + local(o.owner->port());
   const auto mine = blank<large>();
   for (const bool stops : {true, false}) {
-    puller handler{o.ref, mine.get(), 0, {}, {}};
+    puller<large> handler{o.ref, mine.get()};
     tp::event_loop io;
-    net::host<puller, tp::land> host(io, handler, {.budgets = {.accept = stops ? 60'000ms : 300ms}});
+    net::host<puller<large>, tp::land> host(io, handler, {.budgets = {.accept = stops ? 60'000ms : 300ms}});
     ASSERT_TRUE(host.connect(places));
     if (stops) {
       pollfd reached{silent.native_handle(), POLLIN, 0};
@@ -223,9 +208,9 @@ TEST(OwnStream, Who_does_not_shake_hands_in_time_gives_way_to_the_next_place_unl
 
 TEST(OwnStream, A_host_listens_once_and_takes_nothing_after_its_stop) {
   using tcp_net = raw_net<large, tp::tcp>;
-  puller handler{{}, nullptr, 0, {}, {}};
+  puller<large> handler{{}, nullptr};
   tp::event_loop io;
-  tcp_net::host<puller, tp::land> host(io, handler);
+  tcp_net::host<puller<large>, tp::land> host(io, handler);
   ASSERT_TRUE(host.listen(any_port));
   const auto again = host.listen(any_port);
   ASSERT_EQ(code_of(again), errc::invalid_argument);
@@ -263,9 +248,9 @@ struct slow_to_listen : tp::stream_transport<slow_to_listen, tp::posix_stream, t
 };
 TEST(OwnStream, A_host_on_threads_is_not_looked_at_before_it_listens) {
   using slow_net = raw_net<large, slow_to_listen>;
-  puller handler{{}, nullptr, 0, {}, {}};
+  puller<large> handler{{}, nullptr};
   tp::event_loop io;
-  slow_net::host<puller, tp::land> host(io, handler);
+  slow_net::host<puller<large>, tp::land> host(io, handler);
   joined_thread runs([&] { io.run(); });
   EXPECT_TRUE(host.listen(any_port));
   host.stop();

@@ -109,27 +109,16 @@ TEST(TlsDownload, Two_programs_that_wait_know_each_other_and_how_they_speak) {
   EXPECT_EQ(who.alternatives[1], "email:a@example.org");
 }
 
-struct puller {
-  tp::reference ref;
-  large* to;
-  std::optional<tp::error> end{};
-  std::optional<tp::result<tp::receipt>> outcome{};
-  template <class C> void connected(C& c) { EXPECT_TRUE(c.pull(ref, {}, tp::raw_tensors<large>::destination(*to))); }
-  template <class C> void message(C&, const tp::message&) {}
-  template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) { outcome = r, c.close(); }
-  template <class C> void closed(C&, const tp::error& e) { end = e; }
-};
-
 TEST(TlsDownload, A_host_connects_and_pulls_and_hears_why_it_cannot) {
   const pki p, others;
   const auto source = random_model<large>(5);
   const auto landed = blank<large>();
   auto owner = net::downloader::open(p.here());
   ASSERT_TRUE(owner);
-  puller handler{*owner->add_tensors(*source), landed.get()};
+  puller<large> handler{*owner->add_tensors(*source), landed.get()};
   serving thread(*owner);
   tp::event_loop io;
-  net::host<puller, tp::land> host(io, handler);
+  net::host<puller<large>, tp::land> host(io, handler);
   std::string text;
   ASSERT_TRUE(host.connect(to(owner->port(), p.calling(), text)));
   while (!handler.end) io.run_one();

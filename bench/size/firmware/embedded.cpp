@@ -1,16 +1,23 @@
 // The pipeline of a small machine: a recipient and nothing else, with the digest of the image, on a line with COBS and
 // CRC32C. It lands in the model's memory and begins at byte 0 after a restart. With -DFLASH it lands in flash, and goes
 // on after a power cut. With -DOWNER it publishes the model besides, for a server that averages updates; with
-// -DNARROWED, instead, what has become of it, as a difference in 8 bits to what landed. With -DWAITS the pull waits, on
-// the stack.
+// -DNARROWED, instead, what has become of it, as a difference in 8 bits to what landed. With -DPROVED a root proves
+// what lands. With -DWAITS the pull waits, on the stack.
 #include "members.hpp"
 
 #include <tensorpull/device.hpp>
 #ifdef NARROWED
 #include <tensorpull/satellites/differences/embedded_difference.hpp>
 #endif
+#ifdef PROVED
+#include <tensorpull/satellites/proofs/embedded_proof.hpp>
+#endif
 
 using namespace tensorpull;
+
+#ifdef PROVED
+std::array<blake3_value, 1> known_root;  // by another way than the model
+#endif
 
 namespace {
 
@@ -34,8 +41,16 @@ board::device uart;
 board::flash flash;
 using landing = net::in_flash<board::flash>;
 landing to(flash);
+#elif defined(PROVED)
+using landing = net::consumer;
+landing to(model);
 #else
 perceptron& to = model;
+#endif
+#ifdef PROVED
+proved_landing<landing> into(to, known_root);
+#else
+auto& into = to;
 #endif
 #ifdef NARROWED
 using update_type = embedded_difference<perceptron, landing>;
@@ -64,9 +79,9 @@ int pipeline() {
   board::device& over = uart;
 #endif
 #ifdef WAITS
-  const auto done = net::pull(over, ref, to, {.recipient = {3}});
+  const auto done = net::pull(over, ref, into, {.recipient = {3}});
 #else
-  static auto pull = net::begin_pull(over, ref, to, {.recipient = {3}});
+  static auto pull = net::begin_pull(over, ref, into, {.recipient = {3}});
   while (!pull.ended()) pull.step();
   const auto done = pull.outcome();
 #endif

@@ -9,6 +9,11 @@
 #include <tensorpull/satellites/differences/embedded_difference.hpp>
 #endif
 
+#ifdef PROVED
+#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/satellites/proofs/blake3.hpp>
+#endif
+
 #include <tensorpull/embedded/owner.hpp>
 #include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/links/serial/serial_link.hpp>
@@ -18,7 +23,22 @@
 
 using namespace tensorpull;
 
+#ifdef PROVED
+extern std::array<blake3_value, 1> known_root;
+#endif
+
 namespace {
+
+/// Publishes the model, and tells the pipeline its root.
+bool publishes(host::owner_type& references, perceptron& model, const engine::table& table) noexcept {
+  if (!host::publish(references, model, table)) return false;
+#ifdef PROVED
+  blake3_hash hash;
+  if (!hash_range(hash, table.view(), 0, table.view().schema->image_bytes)) return false;
+  known_root[0] = hash.value();
+#endif
+  return true;
+}
 
 struct device {
   io_result read(std::span<std::byte> memory) noexcept { return moved(rings::read(memory)); }
@@ -68,7 +88,7 @@ alignas(8) std::byte scratch[end_type::scratch_bytes(chunk_bytes + 80) / 8 * 8 +
 void other_end() {
   static const engine::table table(model);
   static host::owner_type references(host::storage, [] { return std::uint64_t{12345}; });
-  static const bool published = host::publish(references, model, table);
+  static const bool published = publishes(references, model, table);
   static ignore_messages inbox;
   static buffer_pool<> pool;
   static link_type link{device()};

@@ -103,12 +103,10 @@ class embedded_recipient {
   using image = typename Landing::image;
 
  public:
-  /// The longest datagram that comes from an owner whose link carries no longer ones than needed, and that goes out.
-  static constexpr std::size_t max_in = detail::embedded::frame_bytes + ChunkBytes < 128
-                                            ? 128
-                                            : detail::embedded::frame_bytes + ChunkBytes;
   /// Bytes of the longest answer that it asks for: a chunk behind 80 bytes. A longer description arrives in pieces.
   static constexpr std::size_t answer_bytes = detail::embedded::frame_bytes + ChunkBytes;
+  /// The longest datagram that comes from an owner whose link carries no longer ones than needed, and that goes out.
+  static constexpr std::size_t max_in = answer_bytes < 128 ? 128 : answer_bytes;
   /// Bytes of every datagram that goes out.
   static constexpr std::size_t max_out = detail::embedded::frame_bytes;
 
@@ -222,7 +220,7 @@ class embedded_recipient {
 
  private:
   /// Datagrams of such a link may be shorter than a description.
-  static constexpr bool takes_pieces = detail::embedded::frame_bytes + ChunkBytes < detail::embedded::description_bytes;
+  static constexpr bool takes_pieces = answer_bytes < detail::embedded::description_bytes;
   static constexpr bool lasts = lasting_landing<Landing>;
 
   enum class state : std::uint8_t {

@@ -1,38 +1,45 @@
 // Whether text is UTF-8, as strictly as Rust and Python judge it: their readers refuse a header with any other name.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace tensorpull {
 
-/// RFC 3629: no surrogates, no overlong forms, nothing above U+10FFFF.
-constexpr bool is_utf8(std::string_view text) noexcept {
-  const auto octet = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  for (std::size_t i = 0; i < text.size();) {
-    const unsigned lead = octet(i);
-    if (lead < 0x80) {
-      ++i;
-      continue;
+/// Text an octet at a time (RFC 3629): no surrogates, no overlong forms, nothing above U+10FFFF.
+class utf8_octets {
+ public:
+  /// Whether this octet may follow.
+  constexpr bool take(char c) noexcept {
+    const auto octet = static_cast<unsigned char>(c);
+    if (following_ != 0) {
+      const bool fits = octet >= least_ && octet <= most_;
+      --following_;
+      least_ = 0x80;
+      most_ = 0xbf;
+      return fits;
     }
-    const std::size_t following = 1u + (lead >= 0xe0) + (lead >= 0xf0);
-    if (lead < 0xc2 || lead > 0xf4 || following >= text.size() - i) return false;
-    // Only the second octet's range depends on the lead.
-    unsigned low = 0x80;
-    unsigned high = 0xbf;
-    switch (lead) {
-      case 0xe0: low = 0xa0; break;
-      case 0xed: high = 0x9f; break;
-      case 0xf0: low = 0x90; break;
-      case 0xf4: high = 0x8f; break;
-      default: break;
-    }
-    if (octet(i + 1) < low || octet(i + 1) > high) return false;
-    for (std::size_t k = 2; k <= following; ++k)
-      if ((octet(i + k) & 0xc0) != 0x80) return false;
-    i += following + 1;
+    if (octet < 0x80) return true;
+    following_ = static_cast<std::uint8_t>(1 + (octet >= 0xe0) + (octet >= 0xf0));
+    // only the second octet's range depends on the first
+    if (octet == 0xe0) least_ = 0xa0;
+    if (octet == 0xed) most_ = 0x9f;
+    if (octet == 0xf0) least_ = 0x90;
+    if (octet == 0xf4) most_ = 0x8f;
+    return octet >= 0xc2 && octet <= 0xf4;
   }
-  return true;
+  /// Whether the text may end here.
+  constexpr bool whole() const noexcept { return following_ == 0; }
+
+ private:
+  std::uint8_t following_ = 0, least_ = 0x80, most_ = 0xbf;
+};
+
+constexpr bool is_utf8(std::string_view text) noexcept {
+  utf8_octets octets;
+  for (const char c : text)
+    if (!octets.take(c)) return false;
+  return octets.whole();
 }
 
 static_assert(is_utf8("a\xc3\xa9") && !is_utf8("\xed\xa0\x80") && !is_utf8("\xc3"));

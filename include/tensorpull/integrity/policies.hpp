@@ -1,5 +1,5 @@
-// The integrity policies, from nothing to everything, over any hash. Those of hosts, with the hash of the xxHash
-// library, are in integrity/xxhash/policies.hpp; a microcontroller uses core/xxh3.hpp.
+// The integrity policies, from nothing to everything, over any hash. Those of hosts, with vectors, are in
+// integrity/xxhash/policies.hpp; a microcontroller uses core/xxh3.hpp.
 #pragma once
 
 #include <tensorpull/integrity/concept.hpp>

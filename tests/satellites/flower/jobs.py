@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import pathlib
 import re
 import sys
 import tempfile
@@ -16,7 +17,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLE = os.path.join(HERE, "..", "..", "..", "examples", "jobs", "flower")
-sys.path[:0] = [os.path.join(HERE, "..", "..", "support"), EXAMPLE]
+sys.path[:0] = [os.path.join(HERE, "..", "..", "support"), os.path.join(HERE, "..", "python"), EXAMPLE]
 
 import processes  # noqa: E402
 from federation import Federation  # noqa: E402
@@ -93,6 +94,28 @@ def a_node_that_has_a_folder_keeps_its_model_there():
         assert ways(said) == [(1, 1, 1, 1), (1, 1, 0, 1)] * 2 and result["accuracy"] > 0.5, (ways(said), result)
         assert os.listdir(folder) == ["last.safetensors"] and os.path.getmtime(f"{folder}/last.safetensors") > began and "is not kept" not in there.said("supernode-0")
         nothing_is_left(there)
+
+
+@case
+def a_node_with_keys_takes_models_that_one_of_them_has_signed_alone():
+    """Nodes 0 and 1 have keys, of which only node 0's is that of the server; node 2 has none. The second run is of a server without a key."""
+    from authority import signing_keys
+
+    from tensorpull import _native
+
+    if not _native.has_proofs:
+        return print("left out: this build has no proofs")
+    with tempfile.TemporaryDirectory() as folder:
+        keys = signing_keys(pathlib.Path(folder), "ours", "other", federation="digits")
+        with Federation(3, configs={i: f'tensorpull-keys="{keys / name}.line"' for i, name in enumerate(("ours", "other"))}) as there:
+            result, said = run(there, nodes=3, rounds=2, key=str(keys / "ours.pem"))
+            assert ways(said) == [(3, 3, 2, 3), (3, 3, 0, 3)] * 2 and result["accuracy"] > 0.5, (ways(said), result)
+            assert said.count("Received 2 results and 1 failures") == 4
+            assert "no trusted key has signed" in there.said("supernode-1") and "no signed model" not in there.said("supernode-0")
+            result, said = run(there, nodes=3, rounds=2)
+            assert said.count("Received 1 results and 2 failures") == 4 and result["rounds"] == 2, (ways(said), result)
+            assert "it is not signed" in there.said("supernode-0") and "it is not signed" in there.said("supernode-1") and "no signed model" not in there.said("supernode-2")
+            nothing_is_left(there)
 
 
 @case

@@ -12,17 +12,6 @@ using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tls>;
 const std::string yes = "HTTP/1.1 200 OK\r\n\r\n";
 
-struct puller {
-  tp::reference ref;
-  mlp* to;
-  std::optional<tp::error> end{};
-  std::optional<tp::result<tp::receipt>> outcome{};
-  template <class C> void connected(C& c) { EXPECT_TRUE(c.pull(ref, {}, tp::raw_tensors<mlp>::destination(*to))); }
-  template <class C> void message(C&, const tp::message&) {}
-  template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) { outcome = r, c.close(); }
-  template <class C> void closed(C&, const tp::error& e) { end = e; }
-};
-
 TEST(TlsProxy, A_pull_goes_through_it_and_the_far_end_is_checked_and_a_host_adopts_what_is_connected) {
   const pki p, other;
   const auto source = random_model<mlp>(1);
@@ -57,8 +46,8 @@ TEST(TlsProxy, A_pull_goes_through_it_and_the_far_end_is_checked_and_a_host_adop
   const tp::tls_address to{where, context_of(nullptr, p.authority), {}, &through};
   tp::event_loop io;
   const auto landed = blank<mlp>();
-  puller handler{ref, landed.get()};
-  net::host<puller, tp::land> host(io, handler);
+  puller<mlp> handler{ref, landed.get()};
+  net::host<puller<mlp>, tp::land> host(io, handler);
   const auto waits = host.connect(to);  // on the event loop
   ASSERT_FALSE(waits);
   EXPECT_EQ(waits.error(), tp::errc::unsupported_request);

@@ -16,6 +16,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import time
 
-sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+sys.path += [os.path.join(os.path.dirname(__file__), "..", name) for name in ("../support", "python")]
 import processes  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -37,7 +38,7 @@ BY_US, BY_FLARE = r"tensorpull: ref=\S+ from \S+ by tensorpull: done", r"tensorp
 UPDATE_BY_US, UPDATE_BY_FLARE = BY_US.replace("from ", "from site-"), BY_FLARE.replace("from ", "from site-")
 OURS = "tensorpull.nvflare.decomposers.tensor.TensorDecomposer"
 CASES = {}
-ORDINARY = ["poc", "where_one_site_cannot_import_it", "recipe_fedavg", "devices"]
+ORDINARY = ["poc", "signed_models", "where_one_site_cannot_import_it", "recipe_fedavg", "devices"]
 ARRAYS = ("--format", "numpy")  #: FLARE's own default
 #: Warnings of the two ends when the other one has no package.
 GAVE_BACK, NO_OFFER = "gave the offer back, so it has no tensorpull", "it offers nothing, so it has no tensorpull"
@@ -238,6 +239,56 @@ def arrays_in_poc():
         job.ends()
         job.all_by_us()
         assert job.count("pulls from tls://"), "it was not TLS"
+
+
+def signs(folder, trusted="ours"):
+    """The environment of a server that has the key `ours`, and of sites that trust that of this name."""
+    from authority import signing_keys
+
+    keys = signing_keys(pathlib.Path(folder), "ours", "other")
+    return {"NVFLARE_TENSORPULL_KEY": f"{keys}/ours.pem", "NVFLARE_TENSORPULL_FEDERATION": "hospitals", "NVFLARE_TENSORPULL_KEYS": f"{keys}/{trusted}.line"}
+
+
+def with_proofs(f):
+    """A case that a build without OpenSSL cannot run."""
+
+    def run():
+        from tensorpull import _native
+
+        return f() if _native.has_proofs else print("left out: this build has no proofs")
+
+    CASES[f.__name__] = run
+    return f
+
+
+@with_proofs
+def signed_models():
+    """Processes of their own, whose server signs each round's model; sites that trust its key prove it."""
+    with tempfile.TemporaryDirectory() as folder, Job(poc=True, **signs(folder)) as job:
+        job.ends()
+        job.all_by_us()
+        assert job.count("and proved") == 4, "a model was not proved"
+
+
+@with_proofs
+def a_signed_model_reaches_an_external_trainer():
+    with tempfile.TemporaryDirectory() as folder, Job("--external", **signs(folder)) as job:
+        job.ends()
+        assert job.count("and proved") == 4 and not job.count("FLARE's chunks"), "a model was not proved"
+
+
+@with_proofs
+def models_that_no_trusted_key_has_signed():
+    """Sites refuse them by name, whatever else FLARE would carry them by; no site trains."""
+    for trusted, given, why in (("other", True, "no trusted key has signed this reference"), ("ours", False, "it is not signed")):
+        for how in ((), ("--external",)):
+            with tempfile.TemporaryDirectory() as folder:
+                around = signs(folder, trusted)
+                if not given:
+                    del around["NVFLARE_TENSORPULL_KEY"]
+                with Job(*how, **around, rounds=1) as job:
+                    until(lambda job=job, why=why: job.process.poll() is not None or job.count(why), 300, "no site refuses")
+                    assert job.count(why) and not job.count(BY_US) and not job.count(BY_FLARE), job.logs()[-3000:]
 
 
 def each_format(f):

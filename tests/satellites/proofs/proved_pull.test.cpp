@@ -154,7 +154,7 @@ TEST(ProvedPull, Sources_that_lie_in_any_byte_about_anything) {
     }
   }
 }
-TEST(ProvedPull, A_file_that_was_cut_off_goes_on_behind_what_is_right_there) {
+TEST(ProvedPull, D4_A_file_that_was_cut_off_and_changed_goes_on_behind_what_is_right_there) {
   own_folder folder;
   const std::string path = folder.path() / "m.safetensors";
   tp::resume_cursor where;

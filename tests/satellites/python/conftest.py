@@ -98,5 +98,5 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_collectreport(report):
-    if report.skipped and NOTHING_IS_SKIPPED:
+    if report.skipped and NOTHING_IS_SKIPPED and "optional: " not in str(report.longrepr):
         raise pytest.UsageError(f"{report.nodeid} was skipped: {report.longrepr}")

@@ -2,6 +2,7 @@
 
 from typing import Any, Dict
 
+import numpy
 import tensorpull
 import torch
 
@@ -29,3 +30,4 @@ feedback: tensorpull.ErrorFeedback
 offset: int
 nbytes: int
 version: int
+np = numpy

@@ -6,12 +6,14 @@ import copy
 import datetime
 import logging
 import os
+import pathlib
 import pickle
 import random
 
 import numpy as np
 import pytest
 import processes
+from authority import signing_keys
 from mutating_path import MutatingPath
 
 import tensorpull
@@ -30,12 +32,7 @@ MODEL = {"w": np.arange(300_000, dtype=np.float32), "b": np.ones(7, dtype=np.flo
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     """A folder with private keys, and `trusted`: the line of each."""
-    folder = tmp_path_factory.mktemp("keys")
-    for name in ("ours", "other"):
-        processes.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", f"{name}.pem"], check=True, capture_output=True, cwd=folder)
-        shared = processes.run(["openssl", "pkey", "-in", f"{name}.pem", "-pubout"], check=True, capture_output=True, text=True, cwd=folder).stdout
-        (folder / f"{name}.line").write_text(f"hospitals {shared.splitlines()[1]}\n")
-    return folder
+    return signing_keys(tmp_path_factory.mktemp("keys"), "ours", "other")
 
 
 @pytest.fixture
@@ -123,6 +120,32 @@ def test_refusals_have_names(owner, signed, keys):
         hostile = signed[:at] + rng.choice(["", "0", "\n", "\0", "é", signed, " "]) + signed[rng.choice([at, end]) :]
         assert hostile == signed or refusal(hostile) in (("bad_file", ""), ("not_authenticated", "signature")) or refusal(hostile)[0] == "bad_file", hostile
     assert refusal("a" * 1_000_000)[0] == "bad_file"
+
+
+def test_a_key_takes_the_place_of_another_as_the_page_has_it(owner, tmp_path):
+    script = pathlib.Path(__file__).resolve().parents[1] / "proofs" / "keys.sh"
+    ref, keys = owner.add_tensors(MODEL, proofs=True), tmp_path / "hospitals.keys"
+
+    def step(name):
+        processes.run(["bash", str(script), name], check=True, capture_output=True, cwd=tmp_path)
+
+    def refusal(key, trusted=keys):
+        try:
+            verify_reference(sign_reference(ref, tmp_path / key, federation="hospitals", expires=600), trusted)
+        except Error as e:
+            return e.name
+        return ""
+
+    step("first")
+    offline = keys.read_text()
+    assert refusal("key.pem") == ""
+    step("next")
+    assert refusal("key.pem") == refusal("next.pem") == ""
+    step("revoke")
+    assert refusal("key.pem") == "revoked" and refusal("next.pem") == ""
+    keys.write_text(keys.read_text() + offline)  # the same key once more, without the word
+    assert refusal("key.pem") == "revoked"
+    assert refusal("key.pem", offline) == "" and refusal("next.pem", offline) == "signature"
 
 
 def test_what_cannot_be_signed(owner, keys):

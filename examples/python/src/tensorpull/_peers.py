@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import pathlib
 import re
 import threading
 from typing import Any, Callable, Mapping, Optional, Set, Tuple
 
 from ._errors import Error
+from ._proofs import SignedReference, verify_reference
 from ._session import Listener, Message, Session
 
 #: Of a secret, and of a reference's ID.
@@ -48,6 +50,19 @@ def field(said: Mapping[str, Any], name: str, kind: type, pattern: Optional["re.
     if pattern is not None and not pattern.match(str(value)):
         raise Refused(f"its {name} makes no sense")
     return value
+
+
+def vouched(signed: str, reference: str, keys: str, federation: Optional[str], note: str, least_round: int) -> SignedReference:
+    """What this end pulls in place of a reference that a peer told, if a key of its own file has signed that, for this use, and in no earlier round. Refused: why not."""
+    try:
+        known = verify_reference(signed, pathlib.Path(keys), federation=federation, least_round=least_round)
+    except (Error, ValueError) as e:
+        raise Refused(str(e)) from None
+    if known.reference != reference:
+        raise Refused("another reference is signed")
+    if known.note != note:
+        raise Refused(f"the reference is signed for another use: {known.note[:200]}")
+    return known
 
 
 #: Takes a caller's session with the first message on it, and the secret that this states; false: it is not expected, and the session is the door's to close. Refused: so is this, with the reason.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import time
 from typing import Any, Callable, NamedTuple, Optional, Tuple, TypeVar, Union
@@ -86,6 +87,15 @@ def sign_reference(ref: Reference, key: TextOrFile, *, federation: str, expires:
     file = os.fsdecode(key) if isinstance(key, os.PathLike) else ""
     pem = "" if file else text(key, "key", "a private key in PEM, or a path (pathlib.Path) of a file that has it")
     return _native.sign_reference(str(ref), ref.fingerprint, ref._tree, ref.root, ref.nbytes, pem, file, name, whole(round, "round", 2**64 - 1), whole(until, "expires", 2**63 - 1), words)
+
+
+def signer(key: TextOrFile, federation: str) -> Callable[..., str]:
+    """`sign_reference` with this key, which is tried first. It is read for each signature, so a file of another key may take its place at any time."""
+    probe = Reference("0" * 31 + "1", 1)
+    probe.root = "0" * 64
+    made = functools.partial(sign_reference, key=key, federation=federation)
+    made(probe, expires=1)
+    return made
 
 
 def verify_reference(signed: TextOrFile, keys: TextOrFile, *, federation: Optional[str] = None, least_round: int = 0) -> SignedReference:

@@ -280,19 +280,9 @@ class weighing {
     return {};
   }
 
-  /// f(element, index of the tensor, byte within it, parts), in order, while it returns true.
   template <class F>
   void for_each_slice(F&& f) noexcept {
-    for (std::size_t t = 0; t < to_.schema->tensor_count; ++t) {
-      const tensor_entry& entry = to_.schema->tensors[t];
-      const auto call = [&]<class E>(E element) {
-        const auto parts = static_cast<std::size_t>(entry.size_bytes() / E::bytes);
-        for (std::size_t i = 0; i < parts; i += detail::slice_elements)
-          if (!f(element, t, i * E::bytes, std::min(detail::slice_elements, parts - i))) return false;
-        return true;
-      };
-      if (!detail::with_element(entry.type, call, false)) return;
-    }
+    detail::for_each_slice(to_.schema->entries(), std::forward<F>(f));
   }
 
   /// Of an update whose norm is no number: the first tensor with which it is none.

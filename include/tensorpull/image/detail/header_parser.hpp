@@ -9,7 +9,9 @@
 
 #include <tensorpull/core/dtype.hpp>
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/image/detail/json_number.hpp>
 #include <tensorpull/image/header.hpp>
+#include <tensorpull/image/utf8.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -56,6 +58,7 @@ class header_parser {
 
  private:
   static constexpr bool any = Spelling == header_spelling::any;
+  using number = json_number<any>;
   /// The reference library reads 127 levels, of which the header and the tensor are two.
   static constexpr std::uint8_t deepest_unknown = 125;
 
@@ -85,14 +88,7 @@ class header_parser {
     escape,
     code,
     word,
-    minus,
-    zero,
-    digits,
-    point,
-    fraction,
-    exponent,
-    exponent_sign,
-    exponent_digits,
+    number
   };
   enum class field : std::uint8_t {
     dtype,
@@ -197,42 +193,15 @@ class header_parser {
   template <class Sink>
   result<void> take_character(char c, Sink& sink) {
     if (any && surrogate_ != 0 && c != '\\') return bad();
-    if (any && following_ != 0) return take_following(c, sink);
-    if (c == '"') return end_string(sink);
-    if (c == '\\') {
-      lexing_ = lexing::escape;
-      return {};
+    if (utf8_.whole()) {
+      if (c == '"') return end_string(sink);
+      if (c == '\\') {
+        lexing_ = lexing::escape;
+        return {};
+      }
+      if (static_cast<unsigned char>(c) < 0x20) return bad();
     }
-    const auto octet = static_cast<unsigned char>(c);
-    if (octet < 0x20) return bad();
-    if (any && octet >= 0x80) return take_lead(c, sink);
-    put(c, sink);
-    return {};
-  }
-  /// The first octet of a character of several (RFC 3629): no surrogates, no overlong forms, nothing above U+10FFFF.
-  /// Only the second octet's range depends on it.
-  template <class Sink>
-  result<void> take_lead(char c, Sink& sink) {
-    const auto lead = static_cast<unsigned char>(c);
-    if (lead < 0xc2 || lead > 0xf4) return bad();
-    following_ = lead < 0xe0 ? 1 : 2;
-    if (lead >= 0xf0) following_ = 3;
-    least_ = 0x80;
-    most_ = 0xbf;
-    if (lead == 0xe0) least_ = 0xa0;
-    if (lead == 0xed) most_ = 0x9f;
-    if (lead == 0xf0) least_ = 0x90;
-    if (lead == 0xf4) most_ = 0x8f;
-    put(c, sink);
-    return {};
-  }
-  template <class Sink>
-  result<void> take_following(char c, Sink& sink) {
-    const auto octet = static_cast<unsigned char>(c);
-    if (octet < least_ || octet > most_) return bad();
-    --following_;
-    least_ = 0x80;
-    most_ = 0xbf;
+    if (any && !utf8_.take(c)) return bad();
     put(c, sink);
     return {};
   }
@@ -343,15 +312,10 @@ class header_parser {
   result<void> begin_scalar(char c) noexcept {
     const bool counts = place_ == place::shape || place_ == place::offsets;
     if (!counts && !is_unknown()) return bad();
-    number_ = 0;
-    scale_ = exponent_ = 0;
-    exceeds_ = negative_exponent_ = false;
-    whole_ = c != '-';
-    if (c == '0') lexing_ = lexing::zero;
-    else if (c >= '1' && c <= '9') lexing_ = lexing::digits;
-    else if (any && c == '-' && !counts) lexing_ = lexing::minus;
-    else return begin_word(c);
-    return add_digit(c);
+    if (c == '-' && counts) return bad();
+    if (!number_.begin(c)) return begin_word(c);
+    lexing_ = lexing::number;
+    return {};
   }
   result<void> begin_word(char c) noexcept {
     if (!is_unknown()) return bad();
@@ -371,91 +335,24 @@ class header_parser {
     return {};
   }
 
-  /// Digits before the point and behind it, as long as they fit 64 bits; the position of the point.
-  result<void> add_digit(char c) noexcept {
-    if (c == '-') return {};
-    const auto digit = static_cast<std::uint64_t>(c - '0');
-    const bool before = lexing_ == lexing::digits || lexing_ == lexing::zero;
-    const bool leading = number_ == 0 && digit == 0;
-    if (before && !leading) ++scale_;
-    if (!before && leading) --scale_;
-    if (exceeds_ || number_ > (~std::uint64_t{0} - digit) / 10) {
-      exceeds_ = true;
-      return any ? result<void>{} : bad();
-    }
-    number_ = number_ * 10 + digit;
-    return {};
-  }
   template <class Sink>
   result<void> take_number(char c, Sink& sink) {
-    const bool digit = c >= '0' && c <= '9';
-    switch (lexing_) {
-      case lexing::minus:
-        if (!digit) return bad();
-        lexing_ = c == '0' ? lexing::zero : lexing::digits;
-        return add_digit(c);
-      case lexing::digits:
-        if (digit) return add_digit(c);
-        [[fallthrough]];
-      case lexing::zero:
-        if (any && c == '.') return go_on(lexing::point);
-        if (any && (c == 'e' || c == 'E')) return go_on(lexing::exponent);
-        return end_number(c, sink);
-      case lexing::point:
-        if (!digit) return bad();
-        lexing_ = lexing::fraction;
-        return add_digit(c);
-      case lexing::fraction:
-        if (digit) return add_digit(c);
-        if (c == 'e' || c == 'E') return go_on(lexing::exponent);
-        return end_number(c, sink);
-      case lexing::exponent:
-        if (c == '+' || c == '-') {
-          negative_exponent_ = c == '-';
-          return go_on(lexing::exponent_sign);
-        }
-        [[fallthrough]];
-      case lexing::exponent_sign:
-        if (!digit) return bad();
-        lexing_ = lexing::exponent_digits;
-        exponent_ = c - '0';
-        return {};
-      default:
-        if (!digit) return end_number(c, sink);
-        if (exponent_ < 1'000'000'000) exponent_ = exponent_ * 10 + (c - '0');
-        return {};
-    }
-  }
-  result<void> go_on(lexing with) noexcept {
-    whole_ = false;
-    lexing_ = with;
-    return {};
-  }
-  template <class Sink>
-  result<void> end_number(char behind, Sink& sink) {
+    const auto how = number_.take(c);
+    if (how == number::step::taken) return {};
+    if (how == number::step::wrong) return bad();
     if (const auto told = tell_number(sink); !told) return told;
     lexing_ = lexing::between;
     next_ = next::comma_or_end;
-    return take_token(behind, sink);
+    return take_token(c, sink);
   }
   template <class Sink>
   result<void> tell_number(Sink& sink) {
-    if (is_unknown()) return is_finite() ? result<void>{} : bad();
-    if (!whole_ || exceeds_) return bad();
-    if (place_ == place::shape) return sink.extent(number_);
+    if (is_unknown()) return number_.is_finite() ? result<void>{} : bad();
+    if (!number_.is_count()) return bad();
+    if (place_ == place::shape) return sink.extent(number_.value());
     if (offset_count_ == 2) return bad();
-    offsets_[offset_count_++] = number_;
+    offsets_[offset_count_++] = number_.value();
     return {};
-  }
-  /// Whether it fits a double: other readers refuse what does not. Compares 19 digits with those of 2^1024 - 2^970.
-  bool is_finite() const noexcept {
-    const std::int64_t magnitude = scale_ + (negative_exponent_ ? -exponent_ : exponent_);
-    if (number_ == 0 || magnitude != 309) return number_ == 0 || magnitude < 309;
-    std::uint64_t digits = number_;
-    constexpr std::uint64_t least = 1'000'000'000'000'000'000;
-    while (digits < least) digits *= 10;
-    if (digits / 10 >= least) digits /= 10;
-    return digits <= 1'797'693'134'862'315'807;
   }
 
   static constexpr std::uint8_t all_fields = 7;
@@ -468,14 +365,12 @@ class header_parser {
   std::uint8_t has_ = 0;  // fields of this tensor: a bit for each
   std::uint8_t depth_ = 0;  // within a field that the format does not know
   std::uint8_t offset_count_ = 0;
-  std::uint8_t following_ = 0, least_ = 0, most_ = 0;  // octets of a character
+  utf8_octets utf8_{};
   std::uint8_t code_digits_ = 0;
   std::uint16_t code_ = 0, surrogate_ = 0;
-  bool whole_ = false, exceeds_ = false, negative_exponent_ = false;
   std::uint8_t word_bytes_ = 0;
   char word_[16]{};
-  std::int64_t scale_ = 0, exponent_ = 0;
-  std::uint64_t number_ = 0;
+  number number_{};
   std::uint64_t offsets_[2]{};
   std::uint64_t objects_[2]{};  // of each level within an unknown field: whether it is an object
   const char* rest_ = nullptr;  // of a word

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/image/arrange.hpp>
-#include <tensorpull/satellites/directories/receive_directory.hpp>
+#include <tensorpull/satellites/directories/detail/arriving_directory.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -27,20 +27,6 @@ struct listed_file {
 using file_sink = std::function<result<void>(std::span<const std::byte>)>;
 
 namespace detail {
-
-/// Feeds the first bytes of an open file to a digest.
-template <class Digest>
-result<void> feed_file(Digest& digest, int fd, std::uint64_t bytes, std::string_view name, const stop_token& stop) {
-  std::vector<std::byte> some(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, 256 * 1024)));
-  for (std::uint64_t at = 0; at < bytes;) {
-    if (stop.stop_requested()) return failure(errc::cancelled);
-    const std::span piece = std::span(some).first(smaller(bytes - at, some.size()));
-    if (const int system = read_all(fd, at, piece); system != 0)
-      return system == file_ends ? failure(errc::io, at, name) : file_failure(system, name, at);
-    digest.update(piece);
-  }
-  return {};
-}
 
 template <class Files>
 result<directory_receipt> receive_listed(Files& files, std::span<const listed_file> list, std::string_view path,

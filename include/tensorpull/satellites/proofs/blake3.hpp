@@ -1,15 +1,17 @@
 // BLAKE3 (its specification of 2020), streaming, for a whole input and for the subtrees of one. In plain C++; hosts
-// take several chunks at a time (blake3_lanes.hpp).
+// take several chunks at a time (blake3_lanes.hpp), and small machines have it in 1.2 KB of code.
 #pragma once
 
 #include <tensorpull/core/digest_kind.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace tensorpull {
@@ -30,8 +32,8 @@ inline constexpr words initial{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
 struct schedule_table {
   std::uint8_t at[7][16];
 };
+inline constexpr std::uint8_t permutation[16]{2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
 constexpr schedule_table make_schedule() noexcept {
-  constexpr std::uint8_t permutation[16]{2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
   schedule_table s{};
   for (std::uint8_t i = 0; i < 16; ++i) s.at[0][i] = i;
   for (std::size_t r = 1; r < 7; ++r)
@@ -68,23 +70,52 @@ template <class Word>
   mix(v[3], v[4], v[9], v[14], m[s[14]], m[s[15]]);
 }
 
-constexpr std::uint32_t load(const std::byte* at) noexcept {
-  return std::to_integer<std::uint32_t>(at[0]) | std::to_integer<std::uint32_t>(at[1]) << 8 |
-         std::to_integer<std::uint32_t>(at[2]) << 16 | std::to_integer<std::uint32_t>(at[3]) << 24;
+/// The rounds of a compression, fast: each mix is code of its own.
+struct unrolled {
+  static constexpr void rounds(std::uint32_t* v, const std::uint32_t* m) noexcept {
+    for (const auto& s : schedule.at) round(v, m, s);
+  }
+};
+/// The same in a third of the code.
+struct rolled {
+  static constexpr void rounds(std::uint32_t* v, const std::uint32_t* m) noexcept {
+    std::uint8_t s[16]{};
+    for (std::uint8_t i = 0; i < 16; ++i) s[i] = i;
+    for (unsigned r = 0;; ++r) {
+      for (unsigned i = 0; i < 8; ++i) {  // columns, then diagonals
+        const unsigned k = i / 4;
+        mix(v[i % 4], v[4 + (i + k) % 4], v[8 + (i + 2 * k) % 4], v[12 + (i + 3 * k) % 4], m[s[2 * i]],
+            m[s[2 * i + 1]]);
+      }
+      if (r == 6) return;
+      for (std::uint8_t& at : s) at = permutation[at];
+    }
+  }
+};
+
+using block_bytes_type = std::array<std::byte, block_bytes>;
+using block_words = std::array<std::uint32_t, block_bytes / 4>;
+
+/// Words as bytes, and bytes as words: least significant first.
+template <class To, class From>
+constexpr To reordered(const From& from) noexcept {
+  static_assert(sizeof(To) == sizeof(From));
+  if constexpr (std::endian::native == std::endian::little) return std::bit_cast<To>(from);
+  else {
+    To to{};
+    for (std::size_t i = 0; i < sizeof(To); ++i)
+      if constexpr (std::is_same_v<typename To::value_type, std::byte>)
+        to[i] = static_cast<std::byte>(from[i / 4] >> 8 * (i % 4) & 0xff);
+      else to[i / 4] |= std::to_integer<std::uint32_t>(from[i]) << 8 * (i % 4);
+    return to;
+  }
 }
-constexpr blake3_value bytes_of(const words& cv) noexcept {
-  blake3_value out{};
-  for (std::size_t i = 0; i < 32; ++i) out[i] = static_cast<std::byte>(cv[i / 4] >> 8 * (i % 4) & 0xff);
-  return out;
-}
-constexpr words words_of(const blake3_value& bytes) noexcept {
-  words out{};
-  for (std::size_t i = 0; i < 8; ++i) out[i] = load(bytes.data() + 4 * i);
-  return out;
-}
+constexpr blake3_value bytes_of(const words& cv) noexcept { return reordered<blake3_value>(cv); }
+constexpr words words_of(const blake3_value& bytes) noexcept { return reordered<words>(bytes); }
 
 /// The chaining value after one block of `length` bytes, which has zeros behind them.
-constexpr words compress(const words& cv, const std::uint32_t (&m)[16], std::uint64_t counter, std::size_t length,
+template <class Rounds>
+constexpr words compress(const words& cv, const block_words& m, std::uint64_t counter, std::size_t length,
                          std::uint32_t flags) noexcept {
   std::uint32_t v[16]{
       cv[0],
@@ -104,60 +135,73 @@ constexpr words compress(const words& cv, const std::uint32_t (&m)[16], std::uin
       static_cast<std::uint32_t>(length),
       flags,
   };
-  for (const auto& s : schedule.at) round(v, m, s);
+  Rounds::rounds(v, m.data());
   words out{};
   for (std::size_t i = 0; i < 8; ++i) out[i] = v[i] ^ v[i + 8];
   return out;
 }
 /// That of the two halves below a node. `flags`: root, if nothing is above it.
+template <class Rounds = unrolled>
 constexpr words join(const words& left, const words& right, std::uint32_t flags = 0) noexcept {
-  std::uint32_t m[16]{};
-  for (std::size_t i = 0; i < 8; ++i) m[i] = left[i], m[8 + i] = right[i];
-  return compress(initial, m, 0, block_bytes, parent | flags);
+  block_words m{};
+  std::copy(left.begin(), left.end(), m.begin());
+  std::copy(right.begin(), right.end(), m.begin() + 8);
+  return compress<Rounds>(initial, m, 0, block_bytes, parent | flags);
 }
 
 /// The values of the whole subtrees to the left of where an input is now, the largest first: 32 bytes for each of
 /// Depth. A node of any size may be pushed, if it is one of the input's tree.
-template <std::size_t Depth>
+template <std::size_t Depth, class Rounds = unrolled>
 class left_nodes {
  public:
-  /// A node of 2^n units, which divides the `before` that were pushed so far. Never the last of all: the node above it
-  /// is another if more follows.
-  constexpr void push(const words& cv, std::uint64_t before) noexcept {
-    merge(before);
+  /// The `number`th node of its size, counted from 1. Never the last of all: the node above it is another if more
+  /// follows.
+  template <class Count>
+  constexpr void push(words cv, Count number) noexcept {
+    for (; number % 2 == 0; number /= 2) cv = join<Rounds>(at_[--count_], cv);
     at_[count_++] = cv;
   }
   constexpr bool empty() const noexcept { return count_ == 0; }
-  /// The value over the `before` units that were pushed and `last` behind them. `flags`: root, if nothing is above it.
-  constexpr words over(words last, std::uint64_t before, std::uint32_t flags) const noexcept {
-    left_nodes all = *this;
-    all.merge(before);
-    for (std::size_t i = all.count_; i-- > 0;) last = join(all.at_[i], last, i == 0 ? flags : 0);
+  constexpr void clear() noexcept { count_ = 0; }
+  /// The value over all that were pushed and `last` behind them. `flags`: root, if nothing is above it.
+  constexpr words over(words last, std::uint32_t flags) const noexcept {
+    for (std::size_t i = count_; i-- > 0;) last = join<Rounds>(at_[i], last, i == 0 ? flags : 0);
     return last;
   }
 
  private:
-  /// As many nodes are left as the number of units has bits: the whole subtrees of different sizes.
-  constexpr void merge(std::uint64_t units) noexcept {
-    for (; count_ > static_cast<std::size_t>(std::popcount(units)); --count_)
-      at_[count_ - 2] = join(at_[count_ - 2], at_[count_ - 1]);
-  }
-
-  std::array<words, Depth + 1> at_{};
+  std::array<words, std::max<std::size_t>(Depth, 1)> at_{};
   std::size_t count_ = 0;
+};
+
+/// The value over all of `values`, which are those of groups of one size: the root's, if nothing is above them.
+template <class Rounds = unrolled, std::size_t Depth = 54>
+constexpr blake3_value root_over(std::span<const blake3_value> values) noexcept {
+  if (values.size() == 1) return values[0];
+  left_nodes<Depth, Rounds> left;
+  for (std::size_t i = 0; i + 1 < values.size(); ++i) left.push(words_of(values[i]), i + 1);
+  return bytes_of(left.over(words_of(values.back()), root));
+}
+
+/// One block at a time, on small machines.
+struct by_blocks {
+  using rounds = rolled;
+  static constexpr std::size_t most = 0;
 };
 
 /// One chunk at a time.
 struct by_chunks {
+  using rounds = unrolled;
   static constexpr std::size_t most = 1;  ///< chunks that subtree() takes
   /// The chaining value of `count` whole chunks, a power of two that divides the number of the first one.
   static constexpr words subtree(const std::byte* p, std::size_t, std::uint64_t first) noexcept {
     words cv = initial;
     for (std::size_t at = 0; at < chunk_bytes; at += block_bytes) {
-      std::uint32_t m[16]{};
-      for (std::size_t i = 0; i < 16; ++i) m[i] = load(p + at + 4 * i);
-      cv = compress(cv, m, first, block_bytes,
-                    (at == 0 ? chunk_start : 0) | (at + block_bytes == chunk_bytes ? chunk_end : 0));
+      block_bytes_type block{};
+      std::copy(p + at, p + at + block_bytes, block.begin());
+      const auto m = reordered<block_words>(block);
+      cv = compress<unrolled>(cv, m, first, block_bytes,
+                              (at == 0 ? chunk_start : 0) | (at + block_bytes == chunk_bytes ? chunk_end : 0));
     }
     return cv;
   }
@@ -174,28 +218,40 @@ class basic_blake3 {
 
   constexpr basic_blake3() noexcept = default;
   /// Of a subtree, whose size is a power of two that divides its position, unless the input ends in it.
-  explicit constexpr basic_blake3(std::uint64_t first) noexcept : first_(first) {}
+  explicit constexpr basic_blake3(std::uint64_t first) noexcept : first_(static_cast<count>(first)) {}
 
+  /// Begins anew, with chunk `first`.
+  constexpr void reset(std::uint64_t first = 0) noexcept {
+    cv_ = detail::blake3::initial;
+    block_ = {};
+    held_ = blocks_ = 0;
+    first_ = static_cast<count>(first);
+    chunks_ = 0;
+    last_ = {};
+    left_.clear();
+  }
   /// Takes the next bytes.
   constexpr void update(std::span<const std::byte> bytes) noexcept {
     using namespace detail::blake3;
     while (!bytes.empty()) {
-      // more follows: only now is it known that these are not the end
-      if (last_chunks_ != 0) push(last_, std::exchange(last_chunks_, 0));
+      // more follows: only now is it known that what is here is not the end
       if (held_ == block_bytes) end_block();
-      if (held_ + blocks_ == 0 && bytes.size() > chunk_bytes) {
-        const std::uint64_t at = first_ + chunks_;
-        // what may be the root is hashed as one node only if something follows
-        const std::size_t whole = (bytes.size() - (at == 0 ? 1 : 0)) / chunk_bytes;
-        std::size_t n = std::min<std::size_t>(Chunks::most, std::bit_floor(whole));
-        if (at != 0) n = std::min<std::uint64_t>(n, std::uint64_t{1} << std::countr_zero(at));
-        last_ = Chunks::subtree(bytes.data(), n, at);
-        last_chunks_ = n;
-        bytes = bytes.subspan(n * chunk_bytes);
-        continue;
+      if constexpr (has_subtrees) {
+        if (last_.chunks != 0) push(last_.cv, std::exchange(last_.chunks, 0));
+        if (held_ + blocks_ == 0 && bytes.size() > chunk_bytes) {
+          const std::uint64_t at = first_ + chunks_;
+          // what may be the root is hashed as one node only if something follows
+          const std::size_t whole = (bytes.size() - (at == 0 ? 1 : 0)) / chunk_bytes;
+          std::size_t n = std::min<std::size_t>(Chunks::most, std::bit_floor(whole));
+          if (at != 0) n = std::min<std::uint64_t>(n, std::uint64_t{1} << std::countr_zero(at));
+          last_ = {Chunks::subtree(bytes.data(), n, at), n};
+          bytes = bytes.subspan(n * chunk_bytes);
+          continue;
+        }
       }
       const std::size_t n = std::min(bytes.size(), block_bytes - held_);
-      std::copy_n(bytes.data(), n, block_.data() + held_);
+      if (std::is_constant_evaluated()) std::copy(bytes.data(), bytes.data() + n, block_.data() + held_);
+      else std::memcpy(block_.data() + held_, bytes.data(), n);
       held_ += n;
       bytes = bytes.subspan(n);
     }
@@ -214,20 +270,26 @@ class basic_blake3 {
 
  private:
   using words = detail::blake3::words;
+  using rounds = typename Chunks::rounds;
+  static constexpr bool has_subtrees = Chunks::most > 0;
+  struct subtree {  // which may be the last node of all
+    words cv{};
+    std::size_t chunks = 0;  // 0: there is none
+  };
+  struct none {};
+  using count = std::conditional_t<has_subtrees, std::uint64_t, std::uint32_t>;  // of chunks
 
   constexpr words block_value(std::uint32_t flags) const noexcept {
-    std::uint32_t m[16]{};
-    std::array<std::byte, detail::blake3::block_bytes> padded{};
-    std::copy_n(block_.data(), held_, padded.data());
-    for (std::size_t i = 0; i < 16; ++i) m[i] = detail::blake3::load(padded.data() + 4 * i);
-    return detail::blake3::compress(cv_, m, first_ + chunks_, held_,
-                                    flags | (blocks_ == 0 ? detail::blake3::chunk_start : 0));
+    const auto m = detail::blake3::reordered<detail::blake3::block_words>(block_);
+    return detail::blake3::compress<rounds>(cv_, m, first_ + chunks_, held_,
+                                            flags | (blocks_ == 0 ? detail::blake3::chunk_start : 0));
   }
   /// The block is full, and more follows.
   constexpr void end_block() noexcept {
     using namespace detail::blake3;
     const bool last = blocks_ + 1 == chunk_bytes / block_bytes;
     cv_ = block_value(last ? chunk_end : 0);
+    block_ = {};
     held_ = 0;
     if (!last) {
       ++blocks_;
@@ -238,24 +300,28 @@ class basic_blake3 {
     cv_ = initial;
   }
   constexpr void push(const words& cv, std::size_t chunks) noexcept {
-    left_.push(cv, chunks_);
-    chunks_ += chunks;
+    chunks_ += static_cast<count>(chunks);
+    left_.push(cv, chunks_ / static_cast<count>(chunks));
   }
   constexpr blake3_value end(std::uint32_t flags) const noexcept {
-    const words last = last_chunks_ != 0 ? last_ : block_value(detail::blake3::chunk_end | (left_.empty() ? flags : 0));
-    return detail::blake3::bytes_of(left_.over(last, chunks_, flags));
+    if constexpr (has_subtrees)
+      if (last_.chunks != 0) return detail::blake3::bytes_of(left_.over(last_.cv, flags));
+    const words last = block_value(detail::blake3::chunk_end | (left_.empty() ? flags : 0));
+    return detail::blake3::bytes_of(left_.over(last, flags));
   }
 
   words cv_ = detail::blake3::initial;
-  std::array<std::byte, detail::blake3::block_bytes> block_{};
+  detail::blake3::block_bytes_type block_{};  // zeros behind its bytes
   std::size_t held_ = 0, blocks_ = 0;  // bytes of this block, blocks of this chunk before it
-  std::uint64_t first_ = 0, chunks_ = 0;
-  std::size_t last_chunks_ = 0;  // of last_, a node that may be the last of all; 0: there is none
-  words last_{};
-  detail::blake3::left_nodes<Depth> left_{};
+  count first_ = 0, chunks_ = 0;
+  [[no_unique_address]] std::conditional_t<has_subtrees, subtree, none> last_{};
+  detail::blake3::left_nodes<Depth, rounds> left_{};
 };
 
 /// BLAKE3 in plain C++, for any machine and in constant evaluation.
 using blake3_hash = basic_blake3<detail::blake3::by_chunks>;
+/// The same in half of the code and at a fraction of the speed, of up to 2^(Depth + 10) bytes.
+template <std::size_t Depth>
+using lean_blake3 = basic_blake3<detail::blake3::by_blocks, Depth>;
 
 }  // namespace tensorpull

@@ -143,6 +143,7 @@ inline void subtree_4(words& out, const std::byte* p, std::size_t n, std::uint64
 
 /// Several chunks at a time, in the fastest way that there is here.
 struct by_lanes {
+  using rounds = unrolled;
   static constexpr std::size_t most = 64;
   static words subtree(const std::byte* p, std::size_t n, std::uint64_t first) noexcept {
     words out;

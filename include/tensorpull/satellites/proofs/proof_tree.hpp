@@ -66,14 +66,6 @@ namespace detail {
 /// The state of a group's hash: 32 bytes for each of the levels between a chunk and the largest group.
 template <class Chunks = blake3::by_lanes>
 using group_hash = basic_blake3<Chunks, most_group_level - 10>;
-
-/// The value over all of `values`, which are those of a level: the root's, if nothing is above them.
-constexpr blake3_value root_over(std::span<const blake3_value> values) noexcept {
-  if (values.size() == 1) return values[0];
-  blake3::left_nodes<54> left;
-  for (std::size_t i = 0; i + 1 < values.size(); ++i) left.push(blake3::words_of(values[i]), i);
-  return blake3::bytes_of(left.over(blake3::words_of(values.back()), values.size() - 1, blake3::root));
-}
 }  // namespace detail
 
 /// An owner's tree. Movable. 64 bytes for each 64 KiB of the image: one thousandth.
@@ -96,7 +88,7 @@ class proof_tree {
           return failure(read.error());
         made.values_.push_back(groups == 1 ? hash.value() : hash.chaining_value());
       }
-      made.root_ = detail::root_over(made.values_);
+      made.root_ = detail::blake3::root_over(made.values_);
       if (groups > 1) {
         if (const auto named = made.name_levels(groups); !named) return failure(named.error());
       }
@@ -172,7 +164,7 @@ class proof {
         return failure(errc::out_of_memory);
       }
     }
-    if (values.size() != groups || detail::root_over(values) != root)
+    if (values.size() != groups || detail::blake3::root_over(values) != root)
       return failure(errc::digest_mismatch, values.size());
     return proof(std::move(values), image_bytes, level);
   }

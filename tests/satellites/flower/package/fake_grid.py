@@ -21,6 +21,7 @@ class FakeGrid(Grid):
 
     def __init__(self, apps, config=None, at_once=True):
         self.apps, self.config = dict(apps), config or {}
+        self.states = {}  # of each node, which Flower keeps from message to message
         self.replies, self.order, self.lock = {}, [], threading.Lock()
         self.bytes, self.types, self.contents = 0, [], []
         self.threads = []
@@ -64,7 +65,7 @@ class FakeGrid(Grid):
         app = self.apps[node]
         plain = make_message(metadata=message.metadata, content=RecordDict())
         try:
-            reply = app(message, Context(1, node, self.config.get(node, {}), RecordDict(), {}))
+            reply = app(message, Context(1, node, self.config.get(node, {}), self.states.setdefault(node, RecordDict()), {}))
         except Exception as e:  # noqa: BLE001: as Flower's own process does
             reply = Message(Error(2, f"{type(e).__name__}: {e}"), reply_to=plain)
         if reply is None:  # the node has died

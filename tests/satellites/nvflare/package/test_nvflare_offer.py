@@ -30,8 +30,9 @@ def offer(**changes):
 
 
 def test_what_one_end_says_the_other_understands():
-    assert parse_offer(offer(), JOB, SITE, LOCAL, 1000) == ("tcp://127.0.0.1:8004", REF, 7, 1000, 4096, "R1", WORD)
-    assert parse_offer(_offer.offer(JOB, SITE, None, "", 0, 12, 5), JOB, SITE, LOCAL, 1000) == (None, "", 0, 12, 5, "", "")
+    assert parse_offer(offer(), JOB, SITE, LOCAL, 1000) == ("tcp://127.0.0.1:8004", REF, 7, 1000, 4096, "R1", WORD, "")
+    assert parse_offer({**offer(), "signed": "head\nlines\n"}, JOB, SITE, LOCAL, 1000).signed == "head\nlines\n"
+    assert parse_offer(_offer.offer(JOB, SITE, None, "", 0, 12, 5), JOB, SITE, LOCAL, 1000) == (None, "", 0, 12, 5, "", "", "")
     assert parse_offer(offer(address="tls://FL.example.org:8004"), JOB, SITE, SECURE, 1000).address == "tls://fl.example.org:8004"
     assert parse_offer(offer(address="tls://*:8004"), JOB, SITE, SECURE, 1000).address == "tls://fl.example.org:8004"
     assert parse_offer(offer(address="tcp://*:8004"), JOB, SITE, Trust(False, "::1"), 1000).address == "tcp://[::1]:8004"
@@ -45,6 +46,7 @@ def test_what_one_end_says_the_other_understands():
         {"v": 2}, {"v": 4}, {"v": True}, {"v": "3"}, {"v": None}, {"is": "offer to call"}, {"is": ["offer"]}, {"is": 3}, {"job": "another"}, {"job": ""}, {"job": "a" * 256}, {"job": 1},
         {"site": "site-2.4d5f"}, {"site": b"site-1"}, {"bytes": 2**60}, {"bytes": 1001}, {"bytes": -1}, {"bytes": 10.0}, {"bytes": True}, {"chunk": 0}, {"chunk": -1}, {"chunk": 2**31}, {"chunk": True}, {"chunk": 1.0}, {"version": -1}, {"version": 2**64},
         {"version": "7"}, {"ref": REF.upper()}, {"ref": REF[:-1]}, {"ref": REF + "\n"}, {"ref": REF + "0"}, {"ref": 5}, {"ref": None}, {"of": ""}, {"of": 1}, {"of": "R" * 256}, {"model": WORD[1:]}, {"model": None}, {"model": "G" * 32}, {"more": 1}, {1: 2},
+        {"signed": ""}, {"signed": None}, {"signed": "a" * 4097}, {"signed": "\0"}, {"signed": "é"}, {"signed": ["a"]},
     ],
 )  # fmt: skip
 def test_an_offer_that_makes_no_sense_is_refused(changes):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pathlib
 import time
 
 import flwr.serverapp.strategy
@@ -24,7 +25,8 @@ def main(grid: Grid, context: Context) -> None:
     if config["stock"]:
         result = strategy.start(grid=grid, initial_arrays=initial, num_rounds=rounds)
     else:
-        with tensorpull.flower.Grid(grid, listen) as grid:
+        key = {"key": pathlib.Path(str(config["key"])), "federation": "digits"} if config["key"] else {}
+        with tensorpull.flower.Grid(grid, listen, **key) as grid:
             result = strategy.start(grid=grid, initial_arrays=initial, num_rounds=rounds)
     report(config, result, time.monotonic() - began)
 

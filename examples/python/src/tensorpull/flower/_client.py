@@ -6,14 +6,15 @@ import functools
 import os
 import secrets
 import shutil
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import flwr.clientapp
 
 import tensorpull
 
+from .._peers import vouched
 from ._arrays import as_tensors, from_file, from_memory, size
-from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, Offer, Refused, Trust, answer, greeting, parse_hello, parse_offer
+from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, Offer, Refused, Trust, answer, greeting, parse_hello, parse_offer, uses
 from ._seam import UNUSABLE, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict, logger
 from ._spool import Kept, hold
 
@@ -26,6 +27,8 @@ IDLE = 600.0
 #: The last model, in the folder that the node's configuration names.
 LAST = "last.safetensors"
 
+#: What a model is pulled by: a signed reference is proved.
+AnyReference = Union[str, tensorpull.SignedReference]
 App = Callable[[Message, Context], Message]
 
 
@@ -39,6 +42,9 @@ class _Site:
         hosts = frozenset(host.strip().lower() for host in (text("tensorpull-hosts") or "").split(",") if host.strip())
         self.trust = Trust(hosts, config.get("tensorpull-without-tls") is True)
         self.folder = text("tensorpull-folder")
+        self.keys, self.federation = text("tensorpull-keys"), text("tensorpull-federation")
+        if self.federation is not None and self.keys is None:
+            raise Refused("tensorpull-federation has no meaning without tensorpull-keys")
         self._files = {name: text(f"tensorpull-{name.replace('_', '-')}") for name in ("ca_file", "cert_file", "key_file")}
 
     def ssl(self, address: str) -> Optional[tensorpull.TLS]:
@@ -53,15 +59,20 @@ def mod(message: Message, context: Context, call_next: App) -> Message:
     if message.metadata.message_type == QUERY:
         return _greet(message, context)
     said = message.content.get(KEY) if message.has_content() else None
-    if not isinstance(said, ConfigRecord) or "is" not in said:
-        return call_next(message, context)
-    site = _Site(context.node_config)
+    offer, why = None, "the model cannot be had"
     try:
-        offer = parse_offer(said, site.trust)
-        message.content = _pull(message.content, offer, site)
+        site = _Site(context.node_config)
+        if site.keys is not None:
+            why = "no signed model can be had"  # and the server does not send it again, unsigned
+            _refuse_unsigned(message)
+        if isinstance(said, ConfigRecord) and "is" in said:
+            offer = parse_offer(said, site.trust)
+            message.content = _pull(message.content, offer, _to_pull(offer, site, context), site)
     except (Refused, tensorpull.Error, MemoryError) as e:
-        logger.warning("tensorpull: the model of message %s cannot be had: %s", message.metadata.message_id[:8], str(e))
-        return Message(Error(UNUSABLE, f"tensorpull: the model cannot be had: {e}"), reply_to=message)
+        logger.warning("tensorpull: message %s: %s: %s", message.metadata.message_id[:8], why, str(e))
+        return Message(Error(UNUSABLE, f"tensorpull: {why}: {e}"), reply_to=message)
+    if offer is None:
+        return call_next(message, context)
     reply = call_next(message, context)
     if reply.has_content():
         reply.content = _have_pulled(reply.content, offer, site)
@@ -112,25 +123,49 @@ def _knock(doors: Doors, site: _Site) -> None:
             raise
 
 
-def _pull(content: RecordDict, offer: Offer, site: _Site) -> RecordDict:
+def _refuse_unsigned(message: Message) -> None:
+    for key, record in message.content.items() if message.has_content() else ():
+        if isinstance(record, ArrayRecord) and record:
+            raise Refused(f"{key!r} is a record of Flower's own")
+
+
+def _to_pull(offer: Offer, site: _Site, context: Context) -> Sequence[AnyReference]:
+    """The references that are pulled: with keys, only those that one of them has signed for this run, and in no earlier round than the node has had."""
+    if site.keys is None:
+        return offer.references
+    if offer.keys and not offer.signed:
+        raise Refused("it is not signed")
+    rounds = context.state.setdefault(KEY, ConfigRecord())  # by run, as the state may be that of several
+    run, least = str(context.run_id), rounds.get(str(context.run_id), 0)
+    known = [
+        vouched(text, ref, site.keys, site.federation, note, least)
+        for text, ref, note in zip(offer.signed, offer.references, uses(context.run_id, offer.keys))
+    ]  # fmt: skip
+    if len({one.round for one in known}) > 1:
+        raise Refused("its records are of several rounds")
+    rounds[run] = max([least, *(one.round for one in known)])
+    return known
+
+
+def _pull(content: RecordDict, offer: Offer, to_pull: Sequence[AnyReference], site: _Site) -> RecordDict:
     """The content as it was before its records became references."""
     if set(content) - {KEY} != set(offer.order) - set(offer.keys):
         raise Refused("its order is not that of its records")
     found: Dict[str, ArrayRecord] = {}
     pulled: Dict[str, Callable[[], ArrayRecord]] = {}
-    for key, ref in zip(offer.keys, offer.references):
+    for key, ref, one in zip(offer.keys, offer.references, to_pull):
         if ref not in pulled:
-            pulled[ref] = (_kept(ref, offer, site) if not pulled else None) or _in_memory(ref, offer, site)
+            pulled[ref] = (_kept(one, offer, site) if not pulled else None) or _in_memory(one, offer, site)
         found[key] = pulled[ref]()
     return RecordDict({key: found[key] if key in found else content[key] for key in offer.order})
 
 
-def _in_memory(ref: str, offer: Offer, site: _Site) -> Callable[[], ArrayRecord]:
+def _in_memory(ref: AnyReference, offer: Offer, site: _Site) -> Callable[[], ArrayRecord]:
     got = tensorpull.download_tensors(offer.doors.models, ref, recipient=offer.doors.token, ssl=site.ssl(offer.doors.models), retries=RETRIES)
     return functools.partial(from_memory, got)
 
 
-def _kept(ref: str, offer: Offer, site: _Site) -> Optional[Callable[[], ArrayRecord]]:
+def _kept(ref: AnyReference, offer: Offer, site: _Site) -> Optional[Callable[[], ArrayRecord]]:
     """Pulls it into the node's folder. If it is there since the last message, a byte is pulled. None: the folder cannot be used."""
     if site.folder is None:
         return None

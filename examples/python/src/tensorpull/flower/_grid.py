@@ -11,8 +11,9 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 import tensorpull
 
 from .._peers import Door, Refused, is_loopback
+from .._proofs import TextOrFile, signer
 from ._arrays import MAX_HEADER_BYTES, as_tensors, from_file, held, identity, size
-from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, hello, offer, parse_answer, parse_greeting, printable
+from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, hello, offer, parse_answer, parse_greeting, printable, uses
 from ._seam import UNUSABLE, ArrayRecord, ConfigRecord, Error, Grid as FlowersGrid, Message, RecordDict, logger, make_message
 from ._spool import Landed, Spool
 
@@ -84,6 +85,8 @@ class Grid(FlowersGrid):
         max_update_bytes: Optional[int] = None,
         greeting_timeout: float = 120.0,
         folder: "Optional[Union[str, os.PathLike[str]]]" = None,
+        key: Optional[TextOrFile] = None,
+        federation: Optional[str] = None,
     ) -> None:
         """Listens at the IP address `listen` on two ports: models, updates; 0: one that is free.
 
@@ -94,6 +97,8 @@ class Grid(FlowersGrid):
           max_update_bytes  of one node's answer; None: four times what it was sent, at least 64 MiB. A larger one goes by Flower's own records
           greeting_timeout  seconds for the answer whether a node has this package
           folder            where updates wait until they are read; default: that of temporary files
+          key, federation   as of `tensorpull.sign_reference`: each model is signed for its run and the number of the exchange, until the message's time to live is over. All records with arrays
+                            are published then, whatever `least_bytes` is, since nodes that have the federation's public keys take no others. Read for each message, so a file may be replaced
 
         Errors: ValueError, and those of `tensorpull.Downloader`.
         """
@@ -101,10 +106,14 @@ class Grid(FlowersGrid):
             raise ValueError(f"it does not listen on {listen} without certificates: ssl=tensorpull.TLS(cert_file=..., key_file=...), or without_tls=True")
         if not isinstance(grid, FlowersGrid):
             raise TypeError(f"grid is the flwr.serverapp.Grid that the ServerApp was given; not {grid!r}")
+        if (key is None) != (federation is None):
+            raise ValueError("key and federation belong together: a signed model is for one federation")
         host = host or listen
         if host in ("0.0.0.0", "::"):
             raise ValueError("host is the name under which nodes reach this machine: none can connect to all addresses")
         self._grid, self._least, self._most, self._greeting_timeout = grid, least_bytes, max_update_bytes, greeting_timeout
+        self._sign = signer(key, federation) if key is not None and federation is not None else None
+        self._round = 0  # messages that were pushed together have one, and later ones a larger one
         self._lock = threading.Lock()  # of what follows; no other is taken while it is held
         self._nodes: Dict[int, str] = {}
         self._peers: Dict[int, str] = {}  # the names in the certificates that they have shown
@@ -218,9 +227,14 @@ class Grid(FlowersGrid):
 
     def _push(self, messages: List[Message]) -> List[str]:
         self._forget_the_expired()
+        with self._lock:
+            self._round += 1
+            at = self._round
         self._greet({m.metadata.dst_node_id for m in messages if self._worth_it(m)})
-        wrapped = [self._wrapped(m) for m in messages]
+        wrapped: List[Tuple[Message, Optional[_Sent]]] = []
         try:
+            for message in messages:
+                wrapped.append(self._wrapped(message, at))
             ids = list(self._grid.push_messages([message for message, _ in wrapped]))
         except BaseException:
             for _, sent in wrapped:
@@ -238,28 +252,38 @@ class Grid(FlowersGrid):
     def _worth_it(self, message: Message) -> bool:
         if not message.has_content() or KEY in message.content:
             return False
-        return any(isinstance(record, ArrayRecord) and size(record) >= self._least for record in message.content.values())
+        return any(self._goes(record) for record in message.content.values())
 
-    def _wrapped(self, message: Message) -> Tuple[Message, Optional[_Sent]]:
+    def _goes(self, record: Any) -> bool:
+        return isinstance(record, ArrayRecord) and (size(record) >= self._least or self._sign is not None)
+
+    def _wrapped(self, message: Message, at: int) -> Tuple[Message, Optional[_Sent]]:
         """The message with references in place of its records, if its node takes them."""
         about = message.metadata
         if self._nodes.get(about.dst_node_id) != SPEAKS or not message.has_content() or KEY in message.content:
             return message, None
         sent = _Sent(message, 0)
-        references: Dict[str, str] = {}
+        references: Dict[str, tensorpull.Reference] = {}
         nbytes = 0
         for key, record in message.content.items():
-            if isinstance(record, ArrayRecord) and size(record) >= self._least:
+            if self._goes(record):
                 try:
                     model = self._published(record, sent, key)
                 except (Refused, tensorpull.Error) as e:
                     logger.info("tensorpull: %s goes by Flower's own record: %s", key, str(e))
                     continue
-                references[key] = str(model.reference)
+                references[key] = model.reference
                 nbytes += model.nbytes
         sent.most = self._most if self._most is not None else max(4 * nbytes, 64 << 20)
         content = RecordDict({key: record for key, record in message.content.items() if key not in references})
-        content[KEY] = offer(Doors(sent.token, *self._addresses), references, list(message.content), self._least)
+        signed: List[str] = []
+        if self._sign is not None:
+            try:
+                signed = [self._sign(ref, expires=about.ttl, round=at, note=note) for ref, note in zip(references.values(), uses(about.run_id, list(references)))]
+            except BaseException:  # its file is another one now
+                self._end(sent)
+                raise
+        content[KEY] = offer(Doors(sent.token, *self._addresses), {key: str(ref) for key, ref in references.items()}, list(message.content), self._least, signed)
         with self._lock:
             self._sent[sent.token] = sent
         made = Message(content, about.dst_node_id, about.message_type, ttl=about.ttl, group_id=about.group_id, dst_task_id=about.dst_task_id)
@@ -331,7 +355,8 @@ class Grid(FlowersGrid):
                 self._may.get(model.reference.id, {}).pop(tensorpull.recipient_named(sent.token), None)
                 if not model.users:
                     del self._models[key]
-                    self._may.pop(model.reference.id, None)
+                    for one in _ids(model.reference):
+                        self._may.pop(one, None)
                     self._owner.withdraw(model.reference)
 
     def _forget_the_expired(self) -> None:
@@ -350,9 +375,12 @@ class Grid(FlowersGrid):
             model = self._models.get(known)
             if model is None:
                 tensors, metadata = as_tensors(record)
-                reference = self._owner.add_tensors(tensors, metadata=metadata, recipient_idle_timeout=IDLE, transaction_idle_timeout=None)
+                reference = self._owner.add_tensors(
+                    tensors, metadata=metadata, recipient_idle_timeout=IDLE, transaction_idle_timeout=None, proofs=self._sign is not None
+                )
                 model = self._models[known] = _Model(reference, held(record), reference.nbytes, set())
-                self._may[reference.id] = {}
+                may: Dict[int, _Sent] = {}
+                self._may.update({one: may for one in _ids(reference)})
             model.users.add(sent.token)
             self._may[model.reference.id][tensorpull.recipient_named(sent.token)] = sent
             sent.models[key] = known
@@ -465,6 +493,11 @@ class Grid(FlowersGrid):
             return from_file(landed)
         finally:
             self._pulls.release()
+
+
+def _ids(reference: tensorpull.Reference) -> Tuple[str, ...]:
+    """What a recipient asks for: the model, and the tree that proves it."""
+    return tuple(each[:32] for each in (reference, reference._tree) if each)
 
 
 def _unusable(reply: Message, why: str) -> Message:

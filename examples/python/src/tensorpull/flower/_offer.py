@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
@@ -36,6 +38,7 @@ class Offer(NamedTuple):
     references: Tuple[str, ...]
     order: Tuple[str, ...]
     least: int  #: bytes of a record of the answer that is worth it
+    signed: Tuple[str, ...] = ()  #: each of the references, if the server has a key
 
 
 class Answer(NamedTuple):
@@ -116,9 +119,16 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def offer(doors: Doors, models: Mapping[str, str], order: Sequence[str], least: int) -> ConfigRecord:
+def uses(run: int, keys: Sequence[str]) -> List[str]:
+    """What signatures say that references are for: each of these records of a run. Their names may be of any length."""
+    names = hashlib.sha256(json.dumps(list(keys)).encode()).hexdigest()
+    return [json.dumps({"run": run, "record": i, "of": names}) for i in range(len(keys))]
+
+
+def offer(doors: Doors, models: Mapping[str, str], order: Sequence[str], least: int, signed: Sequence[str] = ()) -> ConfigRecord:
     return _record("offer", doors.token, {
         "models": doors.models, "updates": doors.updates, "keys": list(models), "references": list(models.values()), "order": list(order), "least": least,
+        **({"signed": list(signed)} if signed else {}),
     })  # fmt: skip
 
 
@@ -129,14 +139,18 @@ def _checked_order(keys: Tuple[str, ...], order: Tuple[str, ...]) -> Tuple[str, 
 
 
 def parse_offer(said: Any, trust: Trust) -> Offer:
-    said = _envelope(said, "offer", frozenset({"models", "updates", "keys", "references", "order", "least"}))
+    is_signed = isinstance(said, ConfigRecord) and "signed" in said
+    said = _envelope(said, "offer", frozenset({"models", "updates", "keys", "references", "order", "least"} | ({"signed"} if is_signed else set())))
     keys, order, least = _texts(said, "keys"), _texts(said, "order"), field(said, "least", int)
     references = said["references"]  # which may be equal to each other
     if type(references) is not list or len(references) != len(keys) or not all(type(ref) is str and _REFERENCE.match(ref) for ref in references):
         raise Refused("its references make no sense")
     if least < 0:
         raise Refused("its least is no number of bytes")
-    return Offer(_doors(said, trust), keys, tuple(references), _checked_order(keys, order), least)
+    signed = _texts(said, "signed") if is_signed else ()
+    if is_signed and len(signed) != len(keys):
+        raise Refused("its signed references are not as many as its references")
+    return Offer(_doors(said, trust), keys, tuple(references), _checked_order(keys, order), least, signed)
 
 
 def answer(token: str, keys: Sequence[str], order: Sequence[str]) -> ConfigRecord:

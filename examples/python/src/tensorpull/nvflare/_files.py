@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .. import _native
 from .._options import pull_settings
+from .._proofs import SignedReference, over_proved
 from .._route import over_addresses
 from .._types import Receipt, TensorDict
 
@@ -72,22 +73,26 @@ def _bytes_of(dtype: str, shape: Tuple[int, ...]) -> int:
 
 
 def fetch(
-    through: Any, where: Tuple[Any, ...], ref: str, make: Any, clear: Any, per_request_timeout: Optional[float], chunk_size: int, retries: int, max_bytes: int, abort: Any,
+    through: Any, where: Tuple[Any, ...], ref: Union[str, SignedReference], make: Any, clear: Any, per_request_timeout: Optional[float], chunk_size: int, retries: int, max_bytes: int, abort: Any,
     version: Optional[int], ssl: Any,
 ) -> Any:  # fmt: skip
-    """Pulls into what `make` makes for each tensor; the receipt and the metadata. `clear`: it begins anew."""
+    """Pulls into what `make` makes for each tensor; the receipt and the metadata. `clear`: it begins anew. `ref`: one that is signed is proved."""
     from .._session import Session
 
+    signed = ref if isinstance(ref, SignedReference) else None
+    ref = ref.reference if isinstance(ref, SignedReference) else ref
     settings = pull_settings(ref, per_request_timeout, chunk_size, None, 0.1, abort, version, None, 4, retries, False)
 
     def pull(source: Any) -> Any:
         return _native.download_new(source, ref, make, clear, max_bytes, 16 << 20, 1_000_000, settings)
 
+    if signed is not None:
+        return over_proved(*where, ssl, signed, pull, None)[0]
     return pull(through._session) if isinstance(through, Session) else over_addresses(*where, ssl, pull)[0]
 
 
 def land_in_files(
-    through: Any, where: Tuple[Any, ...], ref: str, folder: str, *, per_request_timeout: Optional[float], chunk_size: int, retries: int, max_bytes: int, abort: Any,
+    through: Any, where: Tuple[Any, ...], ref: Any, folder: str, *, per_request_timeout: Optional[float], chunk_size: int, retries: int, max_bytes: int, abort: Any,
     version: Optional[int] = None, ssl: Any = None,
 ) -> Any:  # fmt: skip
     """Pulls into `folder`: a dict of (path, name), as FLARE's LazyTensorDict takes it. The files have their names once the digest is right."""

@@ -229,7 +229,7 @@ def dtype_of(tensor: Any, framework: str) -> str:
 
 
 def land_in_room(
-    room: Room, most: int, through: Any, where: Tuple[Any, ...], ref: str, *, per_request_timeout: Optional[float], chunk_size: int, retries: int, max_bytes: int, abort: Any,
+    room: Room, most: int, through: Any, where: Tuple[Any, ...], ref: Any, *, per_request_timeout: Optional[float], chunk_size: int, retries: int, max_bytes: int, abort: Any,
     version: Optional[int] = None, ssl: Any = None,
 ) -> Any:  # fmt: skip
     """As land_in_kept; what stands for a tensor is its row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
@@ -12,6 +13,7 @@ KEY = "tensorpull"
 #: Another number is a version that this side does not speak.
 VERSION = 3
 _TEXT = re.compile(r"[\x20-\x7e]{1,255}\Z")
+_SIGNED = re.compile(r"[\n\x20-\x7e]{1,4096}\Z")
 
 
 class Offer(NamedTuple):
@@ -24,6 +26,7 @@ class Offer(NamedTuple):
     chunk: int  #: bytes to ask for at a time, as FLARE's setting at the owner has them
     of: str = ""  #: which of FLARE's references it is
     model: str = ""  #: the word that the publication carries
+    signed: str = ""  #: the same reference, if the server has a key
 
 
 class Call(NamedTuple):
@@ -105,10 +108,17 @@ def what(said: Any) -> str:
     return kind if type(kind) is str else ""
 
 
-def offer(job: str, site: str, address: Optional[str], ref: str, version: int, nbytes: int, chunk: int, of: str = "", model: str = "") -> Dict[str, Any]:
+def use(job: str, site: str, of: str) -> str:
+    """What a signature says that a reference is for: one of FLARE's references, of one site in one job."""
+    return json.dumps({"job": job, "site": site, "of": of}, ensure_ascii=True)
+
+
+def offer(job: str, site: str, address: Optional[str], ref: str, version: int, nbytes: int, chunk: int, of: str = "", model: str = "", signed: str = "") -> Dict[str, Any]:
     """An offer for one site of one job. Without an address there is no reference yet: it comes over the connection."""
     made = {"v": VERSION, "is": "offer" if address else "offer to call", "job": job, "site": site, "bytes": nbytes, "chunk": chunk}
-    return {**made, "address": address, "ref": ref, "version": version, "of": of, "model": model} if address else made
+    if not address:
+        return made
+    return {**made, "address": address, "ref": ref, "version": version, "of": of, "model": model, **({"signed": signed} if signed else {})}
 
 
 def parse_offer(said: Any, job: str, site: str, trust: Trust, max_bytes: int) -> Offer:
@@ -116,14 +126,15 @@ def parse_offer(said: Any, job: str, site: str, trust: Trust, max_bytes: int) ->
     calls = what(said) == "offer to call"
     if not calls and what(said) != "offer":
         raise Refused("it is no offer")
-    said = _envelope(said, job, site, frozenset({"bytes", "chunk"} if calls else {"bytes", "chunk", "address", "ref", "version", "of", "model"}))
+    also = {"signed"} if not calls and "signed" in said else set()
+    said = _envelope(said, job, site, frozenset({"bytes", "chunk"} if calls else {"bytes", "chunk", "address", "ref", "version", "of", "model", *also}))
     nbytes, chunk = _bytes(said, max_bytes), _chunk(said)
     if calls:
         return Offer(None, "", 0, nbytes, chunk)
     version = _version(said)
     ref = field(said, "ref", str, DIGITS)
     of, model = field(said, "of", str, _TEXT), field(said, "model", str, DIGITS)
-    return Offer(checked_address(field(said, "address", str), trust), ref, version, nbytes, chunk, of, model)
+    return Offer(checked_address(field(said, "address", str), trust), ref, version, nbytes, chunk, of, model, field(said, "signed", str, _SIGNED) if also else "")
 
 
 def offer_between(job: str, site: str, nbytes: int, chunk: int) -> Dict[str, Any]:

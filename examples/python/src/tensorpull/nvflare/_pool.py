@@ -238,7 +238,7 @@ class _Arrays:
 
 
 def land_in_kept(
-    through: Any, where: Tuple[Any, ...], ref: str, kept: Kept, framework: str, lasting: Any = None, *, per_request_timeout: Optional[float], chunk_size: int, retries: int,
+    through: Any, where: Tuple[Any, ...], ref: Any, kept: Kept, framework: str, lasting: Any = None, *, per_request_timeout: Optional[float], chunk_size: int, retries: int,
     max_bytes: int, abort: Any, version: Optional[int] = None, ssl: Any = None,
 ) -> Any:  # fmt: skip
     """Pulls into new tensors of the framework, as `download_tensors` does. `lasting` is referred to as long as one of them is there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import pathlib
 import secrets
 import socket
 import threading
@@ -22,6 +23,7 @@ from nvflare.fuel.utils.log_utils import get_obj_logger
 
 from .. import _peers
 from .._peers import Refused, is_loopback
+from .._proofs import signer
 from . import _relayed
 from ._changes import OFF, Base, Earlier, mode_of
 from ._pool import KEEP_BYTES, Kept
@@ -33,6 +35,8 @@ from ._admission import Turns
 CONNECT_TIMEOUT = 5.0
 #: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
 LEAST_BYTES = 2 << 20
+#: Why a site that has keys takes nothing else.
+ONLY_SIGNED = "this site takes models alone that one of its keys has signed (NVFLARE_TENSORPULL_KEYS)"
 #: The kind of the message in which a caller says its word.
 HELLO = 0x74700001
 
@@ -66,6 +70,15 @@ def flares_setting(name: str) -> Optional[float]:
 def site_setting(name: str) -> str:
     """A setting that a job must not make for a site: of the environment only, as NVFLARE_TENSORPULL_HOSTS."""
     return os.environ.get(f"NVFLARE_TENSORPULL_{name.upper()}", "").strip()
+
+
+def takes_signed_alone(fqcn: str, source: str) -> bool:
+    """Whether the process `fqcn` takes a model from `source` only if a key of its site's file has signed it. No job decides that. FLARE's server takes anything, a process what is its own or a trainer's
+    that it has started, and a trainer what its job process gives it. A message may name any other cell of the site, and FLARE would look for it at the server."""
+    if not site_setting("keys") or is_server(fqcn):
+        return False
+    near = {fqcn, *([FQCN.get_parent(fqcn)] if len(FQCN.split(fqcn)) > 2 else [])}
+    return source not in near and FQCN.get_parent(source) != fqcn
 
 
 def without_tls() -> bool:
@@ -134,8 +147,18 @@ class Place:
         self.kept = Kept(setting("keep_bytes", KEEP_BYTES))
         self.turns = Turns(setting("updates", 0) if self.is_server else 0, self.logger)
         mode = mode_of(setting("differences", OFF))
+        key, federation = site_setting("key"), site_setting("federation")
+        #: The server's, which signs what it offers.
+        self.sign = signer(pathlib.Path(key), federation) if self.is_server and key else None
+        self.round = 0  #: of the newest model that the server has offered, or that this site was offered
         self.earlier = Earlier(mode) if self.is_server and mode != OFF else None
-        self.base = Base(self.kept, mode) if not self.is_server and mode != OFF else None
+        self.base = Base(self.kept, mode) if not self.is_server and mode != OFF and not site_setting("keys") else None
+
+    def reaches(self, round: int) -> int:
+        """The newest round, now that there is this one."""
+        with self._lock:
+            self.round = max(self.round, round)
+            return self.round
 
     def _listen(self) -> str:
         default = "127.0.0.1" if self.tls is None and not without_tls() else "0.0.0.0"

@@ -12,6 +12,8 @@ from typing import Any
 import nvflare.fuel.utils.fobs as fobs
 
 from . import _trainers
+from ._offer import Refused
+from ._process import ONLY_SIGNED, is_server, site_setting
 
 #: What FLARE calls. Its versions of these take no more than ours take, or the seam is another one.
 _METHODS = ("to_downloadable", "download")
@@ -32,9 +34,12 @@ def take_over(ours: Any, kind: str) -> None:
             for name in _METHODS:
                 setattr(there, name, getattr(ours, name))
             _listen_in(there)
+            _refuse_what_is_inline(there)
             setattr(there, _MARK, ours)
     except Exception as e:  # whatever another version of FLARE has made of it, its own way goes on
         why = f"{type(e).__name__}: {e}"
+    if why and site_setting("keys"):
+        raise Refused(f"{ONLY_SIGNED}, and {kind} travel by FLARE's chunks in this process: {why}")
     if why:
         ours.logger.warning(f"tensorpull: {kind} travel by FLARE's chunks in this process: {why}")
     else:
@@ -56,6 +61,20 @@ def _listen_in(there: Any) -> bool:
 
     there.process_datum = process_datum
     return True
+
+
+def _refuse_what_is_inline(there: Any) -> None:
+    """From now on a site that takes signed models alone takes none that a message itself carries."""
+    reads = there.native_recompose
+
+    def native_recompose(data: Any, manager: Any = None) -> Any:
+        about = manager.fobs_ctx if manager is not None else {}
+        cell = about.get(fobs.FOBSContextKey.CELL)
+        if about.get(fobs.FOBSContextKey.MESSAGE) is not None and site_setting("keys") and (cell is None or not is_server(cell.get_fqcn())):
+            raise Refused(f"{ONLY_SIGNED}: a message carries it")  # whoever sent it: its header says anything
+        return reads(data, manager)
+
+    there.native_recompose = native_recompose
 
 
 def _unlike(there: Any, ours: Any) -> str:

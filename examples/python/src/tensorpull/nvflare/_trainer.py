@@ -20,7 +20,7 @@ from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from . import _memory
 from ._lent import Lent
 from ._offer import Refused
-from ._process import Refuge
+from ._process import ONLY_SIGNED, Refuge, takes_signed_alone
 from ._registration import take_over
 from ._trainers import VARIABLE
 from ._transfer import KINDS, REFERENCE, Offering, check_names, warn_once
@@ -174,6 +174,8 @@ class Taking:
                         raise Refuge(str(heard[0].get("why"))[:300])
                     from_fqcn, ref_id, secure = str(parent), str(heard[0].get("ref")), False  # within this machine, as FLARE's messages to a trainer are
                 except Exception as e:  # noqa: BLE001: whatever it is, the job goes on
+                    if takes_signed_alone(cell.get_fqcn(), from_fqcn):
+                        return f"{ONLY_SIGNED}: {e}", None
                     warn_once(self.logger, f"{KINDS[self.offering.framework]} come from {from_fqcn} by FLARE's chunks: {e}")
             return own(
                 from_fqcn=from_fqcn, ref_id=ref_id, per_request_timeout=per_request_timeout, cell=cell, secure=secure, optional=optional, abort_signal=abort_signal,

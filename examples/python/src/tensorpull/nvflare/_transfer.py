@@ -14,6 +14,7 @@ from nvflare.fuel.f3.streaming.obj_downloader import ObjectDownloader
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from .. import _native
+from .._peers import vouched
 from . import _relayed, _offer, _trainers
 from ._lent import Theirs
 from ._memory import Room, Rooms, Sealed, land_in_room
@@ -21,7 +22,9 @@ from ._changes import ASKS_TO_KEEP, LONGEST, SOON, Changes
 from ._pool import KEEP_BYTES, land_in_kept, prepare
 from ._models import Model
 from ._offer import KEY, Refused
-from ._process import CONNECT_TIMEOUT, HELLO, LEAST_BYTES, Off, Place, Refuge, flares_setting, is_server, job_of, meeting_at, most_bytes, place_of, setting
+from ._process import (
+    CONNECT_TIMEOUT, HELLO, LEAST_BYTES, ONLY_SIGNED, Off, Place, Refuge, flares_setting, is_server, job_of, meeting_at, most_bytes, place_of, setting, site_setting, takes_signed_alone,
+)  # fmt: skip
 from ._registration import take_over
 from ._admission import Turn
 
@@ -41,6 +44,8 @@ PREFIXES = {"numpy": "np", "torch": "tensor"}
 FLARES_PATIENCE, PATIENCE = 600.0, 30.0
 #: What stands for the server's door, of which a site knows no address yet, among the addresses that nobody has answered at.
 SERVERS_DOOR = "the server's door"
+#: Seconds for which a signed offer counts: a site pulls when it gets it, and its clock may be another one.
+EXPIRES = 3600.0
 #: What ends a try and leaves the transfer to FLARE's chunks: whatever goes wrong here, the job goes on. Each is logged.
 _GOES_ON = Exception
 #: The warnings that this process has given.
@@ -125,7 +130,10 @@ class Offering:
                 try:
                     with model.lock:
                         # FLARE's budgets say how long it stays
-                        ref = owner.add_tensors(tensors, metadata=metadata, transaction_idle_timeout=None, recipient_idle_timeout=None, version=model.version)
+                        signs = place.sign is not None  # then all is read anew: if a change were missed, no chunks of FLARE's would go on
+                        ref = owner.add_tensors(
+                            tensors, metadata=metadata, transaction_idle_timeout=None, recipient_idle_timeout=None, version=None if signs else model.version, proofs=signs
+                        )  # fmt: skip
                         model.version = ref.version
                 except _GOES_ON as e:
                     self._refusal = str(e)
@@ -139,7 +147,7 @@ class Offering:
             between = _relayed.job_between(place.fqcn, requester)
             job = between or job_of(place.fqcn, requester)
             nbytes = sum(_nbytes(t) for t in self.base_obj.values())
-            if nbytes < setting("least_bytes", LEAST_BYTES):
+            if nbytes < setting("least_bytes", LEAST_BYTES) and place.sign is None:
                 self.logger.debug(f"tensorpull: ref={self._flare_ref} is small, and is not offered")
                 return None
             self.check(self.base_obj)
@@ -154,7 +162,10 @@ class Offering:
                     return _offer.word("soon")
                 ref, address, word = published
                 self._offered.add(requester)
-                return _offer.offer(job, requester, address, ref.id, ref.version, ref.nbytes, self._chunk, self._flare_ref, word)
+                signed = ""
+                if place.sign is not None and ref.root and self._model is not None:
+                    signed = place.sign(ref, expires=EXPIRES, round=place.reaches(1 + self._model[1].number), note=_offer.use(job, requester, self._flare_ref))
+                return _offer.offer(job, requester, address, ref.id, ref.version, ref.nbytes, self._chunk, self._flare_ref, word, signed)
             with self._once:
                 if self._update is None and place.base is not None:
                     self._update = place.base.changes(self.framework, self._there())
@@ -367,6 +378,12 @@ class Pulling:
         self._token, self._caller = "", None
         self._most, self._chunk, self._asked = 0, 0, False  # bytes that are offered, and of a chunk; whether another site was asked to go to the door
         self._keeps, self._began = False, time.monotonic()
+        self._signed: Optional[tensorpull.SignedReference] = None
+        self._signed_alone = takes_signed_alone(cell.get_fqcn(), source)
+        try:
+            self._least_round = place_of(cell).round if self._signed_alone else 0  # what the server signs from now on is no older
+        except _GOES_ON:  # nothing can be pulled, which is found again when it is to begin
+            self._least_round = 2**64 - 1
         self._turn: Optional[Turn] = None
         self.room: Optional[Room] = None  # memory for another process, where it lands then
         self.without_offer = False
@@ -374,7 +391,7 @@ class Pulling:
         return self
 
     # How bytes land: FLARE's result, and what to call for it.
-    def land(self, place: Place, through: Any, where: Tuple[Any, ...], ref: str, **how: Any) -> Any:
+    def land(self, place: Place, through: Any, where: Tuple[Any, ...], ref: Any, **how: Any) -> Any:
         """Pulls into new tensors of the framework and returns them."""
         if self.room is not None:
             return land_in_room(self.room, self._most, through, where, ref, **how)
@@ -419,7 +436,8 @@ class Pulling:
             elif offer.address is not None:
                 _, host, port = _offer.split(offer.address)
                 place.reach(offer.address, host, port)
-                got = self.land(place, tensorpull, (offer.address,), offer.ref, version=offer.version, **how, **({"ssl": place.tls} if place.tls else {}))
+                told: Dict[str, Any] = {"ref": self._signed} if self._signed is not None else {"ref": offer.ref, "version": offer.version}
+                got = self.land(place, tensorpull, (offer.address,), **told, **how, **({"ssl": place.tls} if place.tls else {}))
             else:
                 door, until = place.door(), time.monotonic() + 30.0
                 while self._caller is None and not self._stopped() and time.monotonic() < until:
@@ -454,6 +472,8 @@ class Pulling:
             raise Off("downloads of these are switched off here")
         place = place_of(self._cell)
         between = _relayed.job_between(self._source, place.fqcn)
+        if between and self._signed_alone:
+            raise Refused("models of other sites are not signed")
         if self._secure and (place.to_site if between else place.tls) is None:
             raise Refuge("FLARE encrypts this message, and there is no TLS here")
         job = between or job_of(place.fqcn, self._source)
@@ -473,12 +493,22 @@ class Pulling:
             if offer.of != self._flare_ref:
                 raise Refused("it is another model than FLARE's reference says")
             self._word = offer.model
+            if self._signed_alone:
+                self._signed = self._vouched(place, job, offer)
         else:
             if not place.is_server:
                 raise Refuge("neither end can be called")
             self._token = place.door().expect()
             state = _offer.call(job, self._source, place.door().address, self._token)
         return self._begin(place, offer, state)
+
+    def _vouched(self, place: Place, job: str, offer: _offer.Offer) -> tensorpull.SignedReference:
+        if not offer.signed:
+            raise Refused("it is not signed")
+        ref = tensorpull.Reference(offer.ref, offer.version)
+        known = vouched(offer.signed, ref, site_setting("keys"), site_setting("federation") or None, _offer.use(job, place.fqcn, offer.of), self._least_round)
+        place.reaches(known.round)
+        return known
 
     def _begin(self, place: Place, offer: Union[_offer.Offer, _offer.Through], state: Dict[str, Any]) -> Dict[str, Any]:
         self.logger.info(f"tensorpull: ref={self._flare_ref} pulls from {offer.address or 'the caller that is expected'}")
@@ -492,6 +522,7 @@ class Pulling:
         said = state.get(KEY) if isinstance(state, dict) else None
         if self._thread is None:
             if said is None:
+                self._only_signed("FLARE's chunks are not signed")
                 self._own_chunks = self.without_offer = True
                 return super().consume(ref_id, state, data)
             if _offer.what(said) == "soon" and time.monotonic() - self._began < 2 * LONGEST:
@@ -528,8 +559,14 @@ class Pulling:
             time.sleep(0.05)
         return _with(_offer.word("asks"))
 
+    def _only_signed(self, why: object) -> None:
+        """Refused, if nothing but what a key has signed may be taken."""
+        if self._signed_alone:
+            raise Refused(f"{ONLY_SIGNED}: {why}")
+
     def _fall_back(self, why: BaseException) -> Dict[str, Any]:
         self._stop.set()
+        self._only_signed(why)
         self._own_chunks = True
         if isinstance(why, Off):
             self.logger.info(f"tensorpull: ref={self._flare_ref} goes on with FLARE's chunks: {why}")
@@ -653,6 +690,7 @@ class Decomposing:
                 raise
             size = f", {consumer.bytes} bytes" if consumer.bytes else ""
             size += f" and {consumer.kept_bytes} less than all" if consumer.kept_bytes else ""
+            size += f", signed for {consumer._signed.federation} and proved" if consumer._signed is not None and not consumer.error else ""
             self.logger.info(
                 f"tensorpull: ref={ref_id} from {from_fqcn} by {consumer.way}: {'failed' if consumer.error else 'done'} in {time.time() - began:.3f} s{size}"
             )

@@ -3,17 +3,34 @@
 #pragma once
 
 #include <tensorpull/consumers/average/detail/elements.hpp>
+#include <tensorpull/image/schema.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <span>
 
 namespace tensorpull::detail {
 
 /// Elements of a slice of one model: 4 KiB as doubles, so that those of ten models stay in a first-level cache. A
 /// multiple of sum_block.
 inline constexpr std::size_t slice_elements = 512;
+
+/// f(element, index of the tensor, byte within it, parts) for each slice of these tensors, in order, while it returns
+/// true.
+template <class F>
+void for_each_slice(std::span<const tensor_entry> tensors, F&& f) noexcept {
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const auto call = [&]<class E>(E element) {
+      const auto parts = static_cast<std::size_t>(tensors[t].size_bytes() / E::bytes);
+      for (std::size_t i = 0; i < parts; i += slice_elements)
+        if (!f(element, t, i * E::bytes, std::min(slice_elements, parts - i))) return false;
+      return true;
+    };
+    if (!with_element(tensors[t].type, call, false)) return;
+  }
+}
 
 /// A sum that keeps what its additions lose (Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher
 /// Summen", 1974).

@@ -93,7 +93,7 @@ class transaction_table : public transaction_events {
       t->outcome.counts.unlisted += t->named && !r->expected;
     }
     if (!has_asked(r->state == recipient_state::vanished ? r->before : r->state)) ++p.counts.acquired;
-    if (r->state == recipient_state::absent || r->state == recipient_state::vanished) await_again(*t, who);
+    await_again(*t, who);  // whichever of the references it asks for
     if (r->state == recipient_state::unseen) {
       r->state = recipient_state::acquired;
       r->asked_ms = clock_ms();

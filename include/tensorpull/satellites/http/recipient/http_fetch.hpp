@@ -56,7 +56,7 @@ class http_fetcher final : detail::http_taker {
   /// Of `to` only scheme, host and port of the URL count; its digest means nothing. Borrows its texts. Errors: as those
   /// of parse_http_url; invalid_argument. Throws std::bad_alloc.
   http_fetcher(const http_address& to, const http_fetch_options& options)
-      : to_(to), options_(options), requests_(to, {}), ready_(requests_.prepare()), over_(1) {}
+      : options_(options), requests_(to, {}), ready_(requests_.prepare()), over_(1) {}
 
   /// Fetches the file of `bytes` bytes from its byte `from` on. After a lost connection it goes on behind the last byte
   /// that was taken. Errors: wrong_payload, with what differs: the file has another length, or other bytes were sent
@@ -132,9 +132,7 @@ class http_fetcher final : detail::http_taker {
       if (at_origin() && statement && (has_file || h.is_redirect()))
         if (const auto ok = statement(statement_of(h)); !ok) return ok;
       if (h.is_redirect()) {
-        if (redirects++ == to_.redirects)
-          return failure(errc::not_permitted, h.status, std::string_view("too many redirects"));
-        auto next = resolve_location(requests_.url(), h.location);
+        auto next = requests_.next(h, redirects);
         if (!next) return failure(next.error());
         if (h.length && *h.length <= most_redirect_text) (void)until_ended(l, true);
         over_.drop(l);
@@ -239,7 +237,6 @@ class http_fetcher final : detail::http_taker {
     return all;
   }
 
-  const http_address to_;
   const http_fetch_options options_;
   detail::http_requests requests_;
   const result<void> ready_;

@@ -42,10 +42,8 @@ namespace detail {
 class http_upload final : http_taker {
  public:
   /// Borrows all of them.
-  http_upload(http_requests& requests, const http_address& to, const source_view& image,
-              const http_put_options& options)
-      : requests_(requests), to_(to), options_(options), body_(image, 0, image.schema->image_bytes, options.digest),
-        over_(1) {}
+  http_upload(http_requests& requests, const source_view& image, const http_put_options& options)
+      : requests_(requests), options_(options), body_(image, 0, image.schema->image_bytes, options.digest), over_(1) {}
 
   /// How long the server of the last try is left alone.
   std::chrono::milliseconds rest() const noexcept { return rest_; }
@@ -65,9 +63,7 @@ class http_upload final : http_taker {
       over_.drop(l);
       if (h.status == 417 && std::exchange(consent, false)) continue;  // it, or a proxy, knows none, and has closed
       if (h.status == 307 || h.status == 308) {  // the others change what is asked
-        if (redirects++ == to_.redirects)
-          return failure(errc::not_permitted, h.status, std::string_view("too many redirects"));
-        auto next = resolve_location(requests_.url(), h.location);
+        auto next = requests_.next(h, redirects);
         if (!next) return failure(next.error());
         requests_.go_to(std::move(*next));
         continue;
@@ -92,7 +88,6 @@ class http_upload final : http_taker {
   std::size_t take(http_line&, std::span<const std::byte>) noexcept override { return 0; }  // the head says enough
 
   http_requests& requests_;
-  const http_address& to_;
   const http_put_options& options_;
   http_body body_;
   http_lines over_;
@@ -111,7 +106,7 @@ inline result<http_put_receipt> http_put(const http_address& to, const source_vi
   try {
     detail::http_requests requests(to, {});
     if (const auto ok = requests.prepare(); !ok) return failure(ok.error());
-    detail::http_upload upload(requests, to, image, options);
+    detail::http_upload upload(requests, image, options);
     return detail::keep_trying([&] { return upload.put(); }, retry_state(options.retry, options.timeout), options.stop,
                                [&] { return upload.rest(); });
   } catch (const std::bad_alloc&) {

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <tensorpull/core/digits.hpp>
-#include <tensorpull/core/sha256.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/satellites/http/detail/base64.hpp>
 #include <tensorpull/satellites/http/detail/md5.hpp>
 #include <tensorpull/satellites/http/recipient/detail/s3_answers.hpp>
+#include <tensorpull/satellites/http/recipient/detail/s3_requests.hpp>
 #include <tensorpull/satellites/http/recipient/http_put.hpp>
 
 #include <algorithm>
@@ -59,22 +59,6 @@ constexpr result<std::uint64_t> s3_part_bytes(std::uint64_t image_bytes, std::ui
   return wanted;
 }
 
-/// Text as a signature has it: each byte that is not unreserved (RFC 3986) as a percent sign and two capital digits.
-inline std::string s3_encoded(std::string_view text, bool slashes) {
-  std::string out;
-  for (const char c : text) {
-    if (is_alphanumeric(c) || std::string_view("-._~").find(c) != std::string_view::npos || (c == '/' && !slashes)) {
-      out += c;
-      continue;
-    }
-    const auto byte = static_cast<unsigned char>(c);
-    for (const char digit : {hex_digit(byte >> 4), hex_digit(byte)})
-      out += digit >= 'a' ? static_cast<char>(digit - 'a' + 'A') : digit;
-    out.insert(out.size() - 2, 1, '%');
-  }
-  return out;
-}
-
 /// The hashes of a part, and that of the whole, in one pass.
 struct s3_part_hash {
   static constexpr digest_kind kind = digest_kind::none;
@@ -89,13 +73,11 @@ struct s3_part_hash {
   std::uint64_t digest() const noexcept { return whole.digest(); }
 };
 
-class s3_upload final : http_taker {
+class s3_upload {
  public:
   /// Borrows all of them.
   s3_upload(http_requests& requests, const source_view& image, const s3_put_options& options)
-      : requests_(requests), image_(image), options_(options), over_(1),
-        signature_("aws:amz:" + std::string(options.region) + ":s3"),
-        token_("X-Amz-Security-Token: " + std::string(options.session_token)) {}
+      : image_(image), options_(options), store_(requests, options.put, options.region, options.session_token) {}
 
   result<s3_put_receipt> put() {
     if (const auto ok = prepare(); !ok) return failure(ok.error());
@@ -116,7 +98,6 @@ class s3_upload final : http_taker {
   }
 
  private:
-  static constexpr std::size_t most_answer_bytes = std::size_t{1} << 20;
   /// How many uploads of the same key are looked at, the newest first, and how many pages of parts of each.
   static constexpr std::size_t most_uploads = 64, most_pages = 100;
 
@@ -129,15 +110,8 @@ class s3_upload final : http_taker {
 
   /// Reads the URL: its path is "/BUCKET/KEY".
   result<void> prepare() {
-    if (const auto ok = requests_.prepare(); !ok) return ok;
-    const bool region = !options_.region.empty() && options_.region.size() <= 64 &&
-                        std::ranges::all_of(options_.region, [](char c) { return is_alphanumeric(c) || c == '-'; });
-    if (!region) return failure(errc::invalid_argument, 0, std::string_view("region"));
-    if (options_.session_token.size() > 16384 || !is_printable(options_.session_token))
-      return failure(errc::invalid_argument, 0, std::string_view("session_token"));
-    if (const auto* const curl = curl_version_info(CURLVERSION_NOW); curl->version_num < 0x075700)
-      return failure(errc::unsupported_request, 0, std::string_view("libcurl before 7.87"));
-    const std::string_view path = requests_.origin().target();
+    if (const auto ok = store_.prepare(); !ok) return ok;
+    const std::string_view path = store_.origin().target();
     std::string decoded;
     for (std::size_t at = 0; at < path.size(); ++at) {
       const auto octet = path[at] == '%' ? percent_octet(path, at) : optional<char>();
@@ -149,7 +123,7 @@ class s3_upload final : http_taker {
     if (slash == decoded.npos || slash == 1 || slash + 1 == decoded.size())
       return failure(errc::bad_address, 0, std::string_view("no /BUCKET/KEY"));
     key_ = decoded.substr(slash + 1);
-    bucket_url_ = object_url_ = requests_.origin();
+    bucket_url_ = object_url_ = store_.origin();
     bucket_url_.text.resize(bucket_url_.origin_bytes);
     object_url_.text = bucket_url_.text + s3_encoded(decoded, false);
     bucket_url_.text += s3_encoded(std::string_view(decoded).substr(0, slash), false);
@@ -159,103 +133,17 @@ class s3_upload final : http_taker {
     return {};
   }
 
-  // ---- requests ----
-  /// One request: `set(line)` makes it, and `body` is what it sends, if it sends a part of the image. Its answer is
-  /// answer_ and head_. Errors: those of the connection, and that of the answer.
-  template <class Set>
-  result<void> exchange(http_url url, std::string_view query, Set set, http_body* body = nullptr) {
-    if (!query.empty()) (url.text += '?') += query;
-    answer_.clear();
-    rest_ = {};
-    http_line& l = over_.first();
-    if (const auto ok = requests_.begin(over_, l, *this, url); !ok) return ok;
-    l.set(CURLOPT_AWS_SIGV4, signature_);
-    if (!options_.session_token.empty()) l.add(token_.c_str());
-    set(l);
-    if (const auto ok = over_.start(l); !ok) return ok;
-    auto asked = std::chrono::steady_clock::now();
-    const auto ended = [&]() -> result<bool> {
-      // a store may send spaces while it makes an object of parts, and not for ever
-      const auto now = std::chrono::steady_clock::now();
-      if (body != nullptr && !body->whole()) asked = now;
-      if ((now - asked) / 10 > options_.put.timeout) return failure(errc::timed_out);
-      if (l.now() != http_line::phase::ended) return false;
-      if (const auto how = l.outcome(); !how) return failure(how.error());
-      return true;
-    };
-    const auto moved = [&] { return std::pair(body != nullptr ? body->progress() : 0, answer_.size()); };
-    const auto ok = await_line(over_, ended, moved, options_.put.timeout, options_.put.stop);
-    const auto answered = l.answered();
-    if (answered && *answered) head_ = l.head();
-    over_.drop(l);
-    if (body != nullptr && !body->outcome()) return body->outcome();
-    // a refusal counts, even if the connection was lost behind it
-    const bool refused = answered && *answered && head_.status >= 300 && is_passing(ok ? errc{} : ok.error().code);
-    if (!ok && !refused) return ok;
-    rest_ = head_.is_busy() ? back_off(options_.put.retry, busy_++, head_.wait) : head_.wait;
-    return head_.status == 200 || head_.status == 204 ? result<void>{} : refusal(url);
-  }
-  std::size_t take(http_line& l, std::span<const std::byte> bytes) noexcept override {
-    if (answer_.size() + bytes.size() > most_answer_bytes) {
-      l.refuse({errc::too_large, 0, answer_.size() + bytes.size(), std::string_view("answer")});
-      return 0;
-    }
-    try {
-      answer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    } catch (const std::bad_alloc&) {
-      l.refuse({errc::out_of_memory, 0, 0, {}});
-      return 0;
-    }
-    return bytes.size();
-  }
-  /// The error of an answer, whose name begins with its status and the store's own word for it.
-  result<void> refusal(const http_url& url) const {
-    error e = error_of_status(head_.status, url);
-    const auto code = s3_answer(answer_, "Error", "Code").value_or("");
-    if (code.empty() || code.size() > 40 || !std::ranges::all_of(code, is_alphanumeric)) return failure(e);
-    e.name = std::string_view(std::to_string(head_.status) + " " + code + " from " + std::string(url.address()));
-    if (head_.status == 200)
-      e.code = code == "InternalError" || code == "ServiceUnavailable" ? errc::connection_failed : errc::bad_request;
-    if (code == "RequestTimeout") e.code = errc::timed_out;
-    if (code == "BadDigest" || code == "IncompleteBody") e.code = errc::connection_lost;  // damaged on its way
-    if (code == "SlowDown") e.code = errc::busy;
-    return failure(e);
-  }
-  /// Tries it as often as the policy has it.
-  template <class Once>
-  result<void> tried(Once once) {
-    const retry_state tries(options_.put.retry, options_.put.timeout);
-    return keep_trying(once, tries, options_.put.stop, [&] { return rest_; });
-  }
-  result<void> get(const http_url& url, const std::string& query) {
-    return tried([&] { return exchange(url, query, [&](http_line& l) { say_hash(l, {}); }); });
-  }
-  result<void> post(const std::string& query, const std::string& text) {
-    return exchange(object_url_, query, [&](http_line& l) {
-      l.set(CURLOPT_POST, 1L);
-      l.set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(text.size()));
-      l.set(CURLOPT_POSTFIELDS, text.c_str());
-      l.add(text.empty() ? "Content-Type: application/octet-stream" : "Content-Type: application/xml");
-      say_hash(l, text);
-    });
-  }
-  static void say_hash(http_line& l, std::string_view text) {
-    sha256_hash h;
-    h.update(std::as_bytes(std::span(text)));
-    l.add(("X-Amz-Content-Sha256: " + std::string(hex_digits(h.value()).view())).c_str());
-  }
-  std::string of_upload() const { return "uploadId=" + s3_encoded(id_, true); }
-
   // ---- what the store has ----
+  std::string of_upload() const { return "uploadId=" + s3_encoded(id_, true); }
   /// Looks for an upload of this key that was interrupted, and whose first part is this image's. A key that may not
   /// list them begins anew.
   result<void> find_upload() {
-    const auto listed = get(bucket_url_, "prefix=" + s3_encoded(key_, true) + "&uploads=");
+    const auto listed = store_.get(bucket_url_, "prefix=" + s3_encoded(key_, true) + "&uploads=");
     if (!listed) {
       const errc why = listed.error().code;
       return why == errc::not_permitted || why == errc::unsupported_request ? result<void>{} : listed;
     }
-    const auto ids = s3_uploads(answer_, key_);
+    const auto ids = s3_uploads(store_.answer(), key_);
     if (!ids) return unreadable();
     for (std::size_t i = ids->size(), looks = 0; i-- > 0 && looks < most_uploads; ++looks) {
       id_ = (*ids)[i];
@@ -283,9 +171,9 @@ class s3_upload final : http_taker {
     std::uint64_t behind = 0;
     for (std::size_t pages = 0; pages < most_pages; ++pages) {
       const std::string marker = behind == 0 ? "" : "part-number-marker=" + std::to_string(behind) + "&";
-      if (const auto ok = get(object_url_, marker + of_upload()); !ok) return ok;
+      if (const auto ok = store_.get(object_url_, marker + of_upload()); !ok) return ok;
       s3_parts_page page;
-      if (!page.read(answer_)) return unreadable();
+      if (!page.read(store_.answer())) return unreadable();
       for (s3_part& p : page.parts) {
         if (p.number <= behind || p.number > s3_most_parts) return unreadable();
         behind = p.number;
@@ -321,9 +209,9 @@ class s3_upload final : http_taker {
 
   // ---- the upload ----
   result<void> create() {
-    const auto ok = tried([&] { return post("uploads=", {}); });
+    const auto ok = store_.tried([&] { return store_.post(object_url_, "uploads=", {}); });
     if (!ok) return ok;
-    id_ = s3_answer(answer_, "InitiateMultipartUpload", "UploadId").value_or("");
+    id_ = s3_answer(store_.answer(), "InitiateMultipartUpload", "UploadId").value_or("");
     return is_id() ? result<void>{} : unreadable();
   }
   result<s3_put_receipt> send_parts() {
@@ -340,7 +228,7 @@ class s3_upload final : http_taker {
         if (const auto ok = send_part(number, h); !ok) return failure(ok.error());
         done.sent += bytes_of(number);
       }
-      etags_.push_back(has ? there->etag : std::string(head_.etag.view()));
+      etags_.push_back(has ? there->etag : std::string(store_.head().etag.view()));
     }
     done.digest = std::max<std::uint64_t>(whole.digest(), 1);
     if (options_.put.digest != 0 && done.digest != options_.put.digest) return failure(errc::digest_mismatch);
@@ -351,9 +239,9 @@ class s3_upload final : http_taker {
     const std::string hash = "Content-MD5: " + to_base64({reinterpret_cast<const char*>(md5.data()), md5.size()});
     const std::uint64_t from = begin_of(number);
     http_body body(image_, from, from + bytes_of(number), std::max<std::uint64_t>(h.part.digest(), 1));
-    const auto ok = tried([&] {
+    const auto ok = store_.tried([&] {
       const std::string query = "partNumber=" + std::to_string(number) + "&" + of_upload();
-      const auto sent = exchange(
+      const auto sent = store_.exchange(
           object_url_, query,
           [&](http_line& l) {
             body.attach(l, options_.put.consent);
@@ -366,7 +254,8 @@ class s3_upload final : http_taker {
       return sent;
     });
     if (!ok) return ok;
-    return head_.etag.empty() ? result<void>(failure(errc::bad_frame, number, std::string_view("no ETag"))) : ok;
+    return store_.head().etag.empty() ? result<void>(failure(errc::bad_frame, number, std::string_view("no ETag")))
+                                      : ok;
   }
   /// Makes one object of the parts. An answer that was lost may have been a good one, and libcurl asks again by itself
   /// over a connection that was kept: then the upload is gone, and the object is asked for.
@@ -376,12 +265,12 @@ class s3_upload final : http_taker {
       text += "<Part><PartNumber>" + std::to_string(i + 1) + "</PartNumber><ETag>" + xml_escaped(etags_[i]) +
               "</ETag></Part>";
     text += "</CompleteMultipartUpload>";
-    return tried([&]() -> result<void> {
-      const auto ok = post(of_upload(), text);
+    return store_.tried([&]() -> result<void> {
+      const auto ok = store_.post(object_url_, of_upload(), text);
       if (!ok) return ok.error() == errc::unknown_reference && is_there() ? result<void>{} : ok;
       // the status comes before the work: only the body shows how that ended
-      if (s3_answer(answer_, "CompleteMultipartUpload", "ETag")) return {};
-      if (s3_answer(answer_, "Error", "Code")) return refusal(object_url_);
+      if (s3_answer(store_.answer(), "CompleteMultipartUpload", "ETag")) return {};
+      if (s3_answer(store_.answer(), "Error", "Code")) return store_.refusal(object_url_);
       return unreadable();
     });
   }
@@ -397,35 +286,31 @@ class s3_upload final : http_taker {
         h.update(std::span(&one, 1));
       }
     }
-    const auto ok = exchange(object_url_, {}, [&](http_line& l) {
+    const auto ok = store_.exchange(object_url_, {}, [&](http_line& l) {
       l.set(CURLOPT_NOBODY, 1L);
-      say_hash(l, {});
+      s3_requests::say_hash(l, {});
     });
     const std::string etag = "\"" + std::string(hex_digits(h.value()).view()) + "-" + std::to_string(etags_.size()) +
                              "\"";
-    return ok && head_.length && *head_.length == total() && head_.etag.view() == etag;
+    return ok && store_.head().length && *store_.head().length == total() && store_.head().etag.view() == etag;
   }
   /// Frees what the store holds: as far as it can be reached, and once.
   void abort() {
-    (void)exchange(object_url_, of_upload(), [&](http_line& l) {
+    (void)store_.exchange(object_url_, of_upload(), [&](http_line& l) {
       l.set(CURLOPT_CUSTOMREQUEST, "DELETE");
-      say_hash(l, {});
+      s3_requests::say_hash(l, {});
     });
   }
 
-  http_requests& requests_;
   const source_view& image_;
   const s3_put_options& options_;
-  http_lines over_;
-  std::string signature_, token_, key_{}, id_{}, answer_{};
+  s3_requests store_;
+  std::string key_{}, id_{};
   http_url bucket_url_{}, object_url_{};
-  http_head head_{};
   std::uint64_t part_bytes_ = 0, looked_at_ = 0;
   md5_value md5_{};  // of the part that was looked at
   std::vector<s3_part> stored_{};
   std::vector<std::string> etags_{};
-  std::chrono::milliseconds rest_{0};
-  unsigned busy_ = 0;
 };
 
 }  // namespace detail

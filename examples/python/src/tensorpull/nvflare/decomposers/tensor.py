@@ -13,6 +13,7 @@ from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from .._files import land_in_files
 from .._lazy import Later, aggregators_ask_first, real
+from .._offer import Refused
 from .._process import is_server, setting
 from .._transfer import Decomposing, Offering, Pulling, warn_once
 
@@ -36,7 +37,7 @@ class PulledFiles(Pulling, DiskTensorConsumer):
 
     takes_turns = False
 
-    def land(self, place: Any, through: Any, where: Any, ref: str, **how: Any) -> Any:
+    def land(self, place: Any, through: Any, where: Any, ref: Any, **how: Any) -> Any:
         return land_in_files(through, where, ref, self._temp_dir, **how)
 
     def outcome(self) -> Tuple[Any, Any]:
@@ -57,6 +58,8 @@ class TensorDecomposer(Decomposing, FlaresDecomposer):
         super().__init__()
         try:
             self.arrays()
+        except Refused:
+            raise
         except Exception as e:  # this version of FLARE has its own ones elsewhere
             self.logger.warning(f"tensorpull: NumPy's arrays travel by FLARE's chunks in this process: {type(e).__name__}: {e}")
 

@@ -5,6 +5,7 @@
 
 import importlib
 import logging
+import os
 
 _CLASSES = (  # the first that can be imported; the second where there is no PyTorch
     ("tensorpull.nvflare.decomposers.tensor", "TensorDecomposer"),
@@ -22,6 +23,8 @@ def _first():
         except Exception as e:  # noqa: BLE001: an installation that is broken is as good as none
             why = why or e
             continue
+        if module.startswith("nvflare.") and os.environ.get("NVFLARE_TENSORPULL_KEYS"):
+            raise ImportError("this site takes signed models alone (NVFLARE_TENSORPULL_KEYS), and cannot import tensorpull.nvflare") from why
         if module.startswith("nvflare."):
             logging.getLogger("tensorpull").warning(f"tensorpull: models travel by FLARE's chunks in this process, which cannot import tensorpull.nvflare: {why}")
         return found

@@ -227,9 +227,7 @@ class http_exchange final : http_taker {
     const bool moved_on = l.place != place_;  // another answer has led us away meanwhile
     const bool expired = !unsure_ && requests_.led_away() && may_have_expired(h.status);
     if (!moved_on && h.is_redirect()) {
-      if (redirects_++ == to_.redirects)
-        return failure(errc::not_permitted, h.status, std::string_view("too many redirects"));
-      auto next = resolve_location(requests_.url(), h.location);
+      auto next = requests_.next(h, redirects_);
       if (!next) return failure(next.error());
       go_to(std::move(*next));
     } else if (!moved_on && expired) {

@@ -71,6 +71,13 @@ class http_requests {
   /// Whether that is another place: one that a redirect named.
   bool led_away() const noexcept { return url_.text != origin_.text; }
   void go_to(http_url url) noexcept { url_ = std::move(url); }
+  /// Where an answer leads that is a redirect, one more of `redirects` in a row. Errors: not_permitted (too many);
+  /// those of resolve_location.
+  result<http_url> next(const http_head& h, std::uint32_t& redirects) const {
+    if (redirects++ == to_.redirects)
+      return failure(errc::not_permitted, h.status, std::string_view("too many redirects"));
+    return resolve_location(url_, h.location);
+  }
 
   /// Begins a request to this URL: the caller sets what is its own, and starts it. Errors: out_of_memory.
   result<void> begin(http_lines& over, http_line& l, http_taker& taker, const http_url& url) const {
