@@ -5,6 +5,7 @@
 #include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
+#include <tensorpull/satellites/parallel/checked_transfer.hpp>
 #include <tensorpull/satellites/parallel/parallel_transfer.hpp>
 #include <tensorpull/satellites/parallel/several_addresses.hpp>
 #include <tensorpull/transports/blocking/stream_pull.hpp>
@@ -144,7 +145,9 @@ class parallel_wire {
     retry_state tries{retry_policy{}};
     clock::time_point at{};  // waits: when to connect; connects: when it began; is_up: when it last heard something
     std::size_t address = 0;
-    std::uint32_t before = 0;
+    clock::time_point idle{}, began{};  // since when it has nothing to do, and when it had brought `parts`
+    clock::duration took = std::chrono::milliseconds(500);  // the last of them
+    std::uint32_t before = 0, parts = 0;
     io_ready wants{};
     state now = state::waits;
   };
@@ -244,7 +247,9 @@ class parallel_wire {
     if (const auto pause = t_.line_pause(number(i)); i != t_.first_line() && pause.count() > 0 && now - l.at >= pause)
       t_.resume_line(number(i));
     if (did->received == 0 && t_.awaits(number(i))) look_after(i, now);
-    if (i == t_.first_line()) hurry(now);
+    if (i == t_.first_line() || t_.first_line() >= Transfer::most_lines) hurry(now);
+    if constexpr (requires { t_.take_over(number(i)); })
+      if (relieve(i, now)) return true;
     return did->received > 0 || did->sent > 0 || did->works;
   }
   /// A silent connection: it may be gone, and the first one may have to make way for another.
@@ -255,20 +260,38 @@ class parallel_wire {
       (void)l.stream->wait(true, false, std::chrono::milliseconds(0));  // the next read tells
     if (i != t_.first_line() || now - l.at < patience_ || !t_.replace_first()) return;
     patience_ = std::min<std::chrono::milliseconds>(2 * patience_, std::chrono::seconds(60));
-    lines_[t_.first_line()].at = now;
+    if (t_.first_line() < count_) lines_[t_.first_line()].at = now;
   }
   /// The others wait while the first line brings the beginning. If it is slow, another may be faster.
   void hurry(clock::time_point now) noexcept {
-    constexpr std::uint64_t enough = 64 * 1024;
+    std::uint64_t enough = 64 * 1024;
+    if constexpr (requires { t_.take_over(0); })  // the beginning is a whole part
+      enough = std::max(enough, t_.total_bytes() / 1024);
     const std::uint64_t landed = t_.landed_bytes();
-    if (!t_.waits_for_first() || hurried_ != t_.first_line() || landed >= began_with_ + enough) {
-      hurried_ = t_.first_line();
+    const bool is_another = t_.first_line() < Transfer::most_lines && hurried_ != t_.first_line();
+    if (!t_.waits_for_first() || is_another || landed >= began_with_ + enough) {
+      if (is_another) hurried_ = t_.first_line();
       began_with_ = landed;
       began_ = now;
     }
     if (now - began_ < slowness_ || !t_.replace_first()) return;
     slowness_ *= 2;  // perhaps all are as slow
-    lines_[t_.first_line()].at = now;
+    if (t_.first_line() < count_) lines_[t_.first_line()].at = now;
+  }
+  /// A part is from one source alone. One that has nothing to do waits as long as two parts took it, and then begins
+  /// those of a slower one anew. True: it does.
+  bool relieve(std::size_t i, clock::time_point now) noexcept {
+    line& l = lines_[i];
+    if (const auto parts = t_.parts_of(number(i)); parts != std::exchange(l.parts, parts)) {
+      if (parts > 1) l.took = now - l.began;
+      l.began = now;
+    }
+    if (!t_.idles(number(i))) l.idle = now;
+    const clock::duration least = std::chrono::milliseconds(20), most = std::chrono::seconds(1);
+    if (now - l.idle < std::clamp(2 * l.took, least, most) * (1 << t_.repeats()) || !t_.take_over(number(i)))
+      return false;
+    l.idle = now;
+    return true;
   }
   void failed(std::size_t i, const error& why) noexcept {
     line& l = lines_[i];
@@ -351,6 +374,7 @@ class parallel_addresses {
       : addresses_(addresses.first(std::min(addresses.size(), most))),
         connections_(std::min(connections != 0 ? connections : addresses_.size(), most)), each_(each), tell_(tell) {}
 
+  std::span<const Address> addresses() const noexcept { return addresses_; }
   /// The addresses whose bytes were wrong in the last pull, a bit each from the lowest.
   std::uint8_t wrong() const noexcept { return wrong_; }
 
@@ -360,29 +384,39 @@ class parallel_addresses {
                        typename Parts::chunking chunking) const noexcept {
     wrong_ = 0;
     if (addresses_.empty()) return failure(errc::bad_address);
-    if constexpr (requires { requires Consumer::any_order; }) {
-      using transfer_type =
-          parallel_transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>;
-      using pull_type = detail::running_pull<Parts, Consumer, transfer_type>;
-      pull_type pull(ref, to, options, chunking, 1,
-                     options.recipient ? options.recipient : detail::random_recipient<typename Parts::platform>());
-      detail::parallel_wire<Parts, Transport, Address, transfer_type, pull_options> lines(
-          addresses_, connections_, each_, tell_, options, pull.transfer());
-      const detail::nothing_else besides;
-      const auto once = [&]() noexcept {
-        lines.begin_anew();
-        return pull.drive(lines, besides);
-      };
-      const auto how = pull.run(once, &detail::pause);
-      wrong_ = pull.transfer().wrong();
-      return how;
-    } else {
+    using chunking_type = typename Parts::chunking;
+    using limits_type = typename Parts::limits;
+    if constexpr (requires { requires Consumer::checks_groups; })
+      if (to.group_bytes() != 0)
+        return pull_by<Parts, checked_transfer<Consumer, chunking_type, limits_type>>(ref, to, options, chunking);
+    if constexpr (requires { requires Consumer::any_order; })
+      return pull_by<Parts, parallel_transfer<Consumer, chunking_type, typename Parts::integrity, limits_type>>(
+          ref, to, options, chunking);
+    else {
       const several_addresses<Transport, Address> one(addresses_, each_, tell_);
       return Transport::template pull<Parts>(one, ref, to, options, chunking);
     }
   }
 
  private:
+  template <class Parts, class transfer_type, consumer Consumer>
+  result<receipt> pull_by(const reference& ref, Consumer& to, const pull_options& options,
+                          typename Parts::chunking chunking) const noexcept {
+    using pull_type = detail::running_pull<Parts, Consumer, transfer_type>;
+    pull_type pull(ref, to, options, chunking, 1,
+                   options.recipient ? options.recipient : detail::random_recipient<typename Parts::platform>());
+    detail::parallel_wire<Parts, Transport, Address, transfer_type, pull_options> lines(
+        addresses_, connections_, each_, tell_, options, pull.transfer());
+    const detail::nothing_else besides;
+    const auto once = [&]() noexcept {
+      lines.begin_anew();
+      return pull.drive(lines, besides);
+    };
+    const auto how = pull.run(once, &detail::pause);
+    wrong_ = pull.transfer().wrong();
+    return how;
+  }
+
   std::span<const Address> addresses_;
   std::size_t connections_;
   std::chrono::milliseconds each_;
