@@ -2,10 +2,10 @@
 // others is known as soon as a part has landed.
 #pragma once
 
-#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/integrity/policies.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/satellites/parallel/detail/claimed_parts.hpp>
+#include <tensorpull/satellites/parallel/detail/header_length.hpp>
 #include <tensorpull/satellites/parallel/detail/line_role.hpp>
 #include <tensorpull/satellites/parallel/detail/line_state.hpp>
 #include <tensorpull/satellites/parallel/parallel_recipient.hpp>
@@ -13,7 +13,6 @@
 #include <tensorpull/std/optional.hpp>
 
 #include <array>
-#include <cstring>
 #include <utility>
 
 namespace tensorpull {
@@ -284,7 +283,8 @@ class checked_transfer {
     said_ = d;
     if (const auto ok = to_.begin(d); !ok) return refuse(source, ok.error());
     const std::uint64_t right = std::min(to_.right_bytes(), d.image_bytes);
-    if (right > 0 && !has_length()) return accuse(source);
+    if constexpr (requires { to_.read_back(); })
+      if (right > 0 && !header_.take_all(to_.read_back(), d.data_start)) return accuse(source);
     parts_.begin(d.image_bytes, to_.group_bytes(), right);
     first_ = n;
     ++answers_;
@@ -399,7 +399,7 @@ class checked_transfer {
       l.chunk = machine_type::ledger::number::none();
       return;
     }
-    if (!sharing_ && !tells_length(l.at, bytes)) return accuse(l.source);
+    if (!sharing_ && !header_.take(l.at, bytes, said_.data_start)) return accuse(l.source);
     if (const auto ok = to_.commit(l.at, bytes); !ok) return sharing_ ? fail(ok.error()) : refuse(l.source, ok.error());
     l.at += bytes.size();
     p->landed += bytes.size();
@@ -409,31 +409,6 @@ class checked_transfer {
       ++answers_;
     }
     if (p->landed == parts_.length_of(parts_.index_of(*p))) complete(n, *p);
-  }
-  /// Whether the image's first bytes, which are the header's length, are as its source describes it.
-  bool tells_length(std::uint64_t at, std::span<const std::byte> bytes) noexcept {
-    if (at >= sizeof length_) return true;
-    const auto some = std::min<std::size_t>(bytes.size(), sizeof length_ - static_cast<std::size_t>(at));
-    std::memcpy(length_ + at, bytes.data(), some);
-    if (at + some < sizeof length_) return true;
-    std::uint64_t length = 0;
-    for (std::size_t i = sizeof length_; i-- > 0;) length = length << 8 | static_cast<std::uint8_t>(length_[i]);
-    return length == said_.data_start - sizeof length_;
-  }
-  /// The same of those that are there already.
-  bool has_length() noexcept {
-    if constexpr (requires { to_.read_back(); }) {
-      const source_view there = to_.read_back();
-      std::span<const std::byte> pieces[2];
-      std::byte slice[sizeof length_];
-      for (std::uint64_t at = 0; there.schema != nullptr && at < sizeof length_;) {
-        const gathered g = gather(there, at, sizeof length_ - at, pieces, slice);
-        for (std::size_t i = 0; i < g.pieces; at += pieces[i++].size())
-          if (!tells_length(at, pieces[i])) return false;
-        if (g.failed || g.bytes == 0) break;
-      }
-    }
-    return true;
   }
   void complete(std::uint8_t n, part_type& p) noexcept {
     const std::size_t i = parts_.index_of(p);
@@ -496,7 +471,7 @@ class checked_transfer {
   errc unconfirmed_because_{};
   std::uint8_t first_ = nobody, begun_by_ = nobody, stage_ = 0, wrong_ = 0, relieved_ = 0, repeats_ = 0;
   bool begun_ = false, sharing_ = false, finished_ = false, confirmed_ = false, ended_ = false;
-  std::byte length_[8]{};
+  detail::header_length header_{};
   std::byte passing_[16 * 1024];  // what nobody wants any more
 };
 

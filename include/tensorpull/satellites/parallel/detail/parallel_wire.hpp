@@ -4,6 +4,7 @@
 #include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
+#include <tensorpull/satellites/parallel/several_addresses.hpp>
 #include <tensorpull/transports/blocking/stream_pull.hpp>
 
 #include <algorithm>
