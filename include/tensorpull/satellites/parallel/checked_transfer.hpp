@@ -32,11 +32,13 @@ class checked_transfer {
       "tensorpull: the parts of this pull are checked by a consumer that checks groups (consumer, 15)");
 
  public:
-  using consumer_type = Consumer;
+  using consumer_type = Consumer;  ///< where the bytes go
   /// The most lines.
   static constexpr std::uint8_t most_lines = static_cast<std::uint8_t>(machine_type::most_lines);
+  /// As transfer::read_piece_bytes.
   static constexpr std::size_t read_piece_bytes = std::size_t{4} << 20;
 
+  /// Fails with not_verifiable if the request names tensors: a group has bytes of others, too.
   checked_transfer(Consumer& to, pull_request request, Chunking chunking, std::uint32_t) noexcept
       : to_(to), request_(request), chunking_(chunking) {
     if (to.fingerprint() != 0) request_.fingerprint = to.fingerprint();
@@ -75,7 +77,7 @@ class checked_transfer {
     lines_[number].coming = may;
     if (!may) settle();
   }
-  void more_sources(bool) noexcept {}
+  void more_sources(bool) noexcept {}  ///< needs no answer: each line is told by coming()
   /// A line has lost its connection.
   void lost(std::uint8_t number) noexcept {
     if (lines_[number].up) leave(number, &line_state::up, false);
@@ -84,6 +86,7 @@ class checked_transfer {
   optional<error> line_ended(std::uint8_t number) const noexcept { return lines_[number].why; }
   /// How long its owner asks us to wait; 0: it does not.
   std::chrono::milliseconds line_pause(std::uint8_t number) const noexcept { return lines_[number].pause; }
+  /// A line whose owner was busy asks again.
   void resume_line(std::uint8_t number) noexcept {
     lines_[number].pause = {};
     lines_[number].machine.restart(0);
@@ -132,12 +135,13 @@ class checked_transfer {
   /// Sources whose words or bytes were not those of the image, one bit each.
   std::uint8_t wrong() const noexcept { return wrong_; }
 
-  bool ended() const noexcept { return ended_; }
-  const pull_request& request() const noexcept { return request_; }
-  std::uint64_t chunks() const noexcept { return chunks_; }
-  std::uint32_t answers() const noexcept { return answers_; }
+  bool ended() const noexcept { return ended_; }  ///< whether outcome() is final
+  const pull_request& request() const noexcept { return request_; }  ///< with the consumer's schema
+  std::uint64_t chunks() const noexcept { return chunks_; }  ///< that have landed whole
+  std::uint32_t answers() const noexcept { return answers_; }  ///< that were progress
+  /// Bytes that have landed and are not known to be wrong.
   std::uint64_t landed_bytes() const noexcept { return finished_ ? said_.image_bytes : parts_.landed(); }
-  std::uint64_t total_bytes() const noexcept { return said_.image_bytes; }
+  std::uint64_t total_bytes() const noexcept { return said_.image_bytes; }  ///< of the image; 0: not known yet
   /// How long to wait if all owners are busy; 0: they are not.
   std::chrono::milliseconds pause() const noexcept {
     std::chrono::milliseconds least{};
@@ -148,6 +152,7 @@ class checked_transfer {
     }
     return least;
   }
+  /// As transfer::measured().
   void measured(std::chrono::nanoseconds time) noexcept
     requires detail::adapts<Chunking>
   {
@@ -162,7 +167,7 @@ class checked_transfer {
     }
     first_ = nobody;
   }
-  void give_reason(std::uint32_t reason) noexcept { reason_ = reason; }
+  void give_reason(std::uint32_t reason) noexcept { reason_ = reason; }  ///< for the farewell of one that gives up
   /// As transfer::fail().
   void fail(error why) noexcept {
     if (ended_) return;
@@ -175,6 +180,7 @@ class checked_transfer {
     error_ = why;
     if (std::exchange(begun_, false)) to_.abandon(why);
   }
+  /// The receipt, or why there is none. Call it when ended().
   result<receipt> outcome() const noexcept {
     if (error_) return failure(*error_);
     return made_receipt();
@@ -196,7 +202,7 @@ class checked_transfer {
     }
     return bye;
   }
-  optional<frame> farewell() const noexcept { return farewell_of(first_); }
+  optional<frame> farewell() const noexcept { return farewell_of(first_); }  ///< that of the line that confirms
 
  private:
   friend line;

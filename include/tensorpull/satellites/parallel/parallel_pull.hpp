@@ -37,7 +37,7 @@ class parallel_addresses {
       : addresses_(addresses.first(std::min(addresses.size(), most))),
         connections_(std::min(connections != 0 ? connections : addresses_.size(), most)), each_(each), tell_(tell) {}
 
-  std::span<const Address> addresses() const noexcept { return addresses_; }
+  std::span<const Address> addresses() const noexcept { return addresses_; }  ///< those that are used
   /// The addresses whose bytes were wrong in the last pull, a bit each from the lowest.
   std::uint8_t wrong() const noexcept { return wrong_; }
 

@@ -29,6 +29,7 @@ class proved : public detail::passed_on<Consumer> {
 
  public:
   static constexpr bool irrevocable = false;
+  /// Whether several sources at once may give groups (consumer, 15).
   static constexpr bool checks_groups = requires { requires Consumer::any_order; };
 
   /// Borrows both. `there`: bytes in the consumer's memory that are proved, whole groups; a pull may begin behind them.
@@ -89,7 +90,9 @@ class proved : public detail::passed_on<Consumer> {
   result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept {
     return any_order_ ? heard(to_.chunk(offset, length)) : result<void>();
   }
+  /// As requirement 15 has them.
   std::uint64_t group_bytes() const noexcept { return by_.group_bytes(); }
+  /// Those that begin() found there, proved.
   std::uint64_t right_bytes() const noexcept { return there_; }
   /// From here on groups land in any order, those before `right` are proved, and check() proves each other one.
   void in_any_order(std::uint64_t right) noexcept {

@@ -1,4 +1,4 @@
-// The length of the header, as an image's first bytes state it, beside what its owner says of it.
+// The length of the header, as an image's first bytes state it, beside its owner's description.
 #pragma once
 
 #include <tensorpull/image/gather_scatter.hpp>
