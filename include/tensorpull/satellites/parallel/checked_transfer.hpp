@@ -202,7 +202,7 @@ class checked_transfer {
     }
     return bye;
   }
-  optional<frame> farewell() const noexcept { return farewell_of(first_); }  ///< that of the line that confirms
+  optional<frame> farewell() const noexcept { return farewell_of(first_); }  ///< of the first_line()
 
  private:
   friend line;
