@@ -77,7 +77,7 @@ class checked_transfer {
     lines_[number].coming = may;
     if (!may) settle();
   }
-  void more_sources(bool) noexcept {}  ///< needs no answer: each line is told by coming()
+  void more_sources(bool) noexcept {}  ///< nothing follows from it
   /// A line has lost its connection.
   void lost(std::uint8_t number) noexcept {
     if (lines_[number].up) leave(number, &line_state::up, false);
