@@ -38,6 +38,7 @@ BREAKAGES = [
     ("satellites/proofs/embedded_proof.hpp", "        hashed_ = image_bytes_;\n", "", "satellites/proofs/embedded_proof", "*header_of_several_groups*"),
     ("satellites/proofs/embedded_proof.hpp", "&& take(piece);", "&& (take(piece) || true);", "satellites/proofs/embedded_proof", "*of_another_root*"),
     ("satellites/proofs/signed_reference.hpp", "if (revoked) return", "if (!good) return", "satellites/proofs/signed_reference", "*refused_by_name*"),
-    ("satellites/proofs/signed_reference.hpp", "if (k.federation != c.federation) continue;", "", "satellites/proofs/signed_reference", "*refused_by_name*"),
+    ("satellites/proofs/signed_reference.hpp", "if (k.federation != c.federation && !k.revoked) continue;", "", "satellites/proofs/signed_reference", "*refused_by_name*"),
+    ("satellites/proofs/signed_reference.hpp", "federation && !k.revoked) continue;", "federation) continue;", "satellites/proofs/signed_reference", "*refused_by_name*"),
     ("satellites/proofs/signed_reference.hpp", "demands.now >= c.expires", "demands.now > c.expires", "satellites/proofs/signed_reference", "*refused_by_name*"),
 ]
