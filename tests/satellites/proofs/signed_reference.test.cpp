@@ -109,6 +109,10 @@ TEST(SignedReference, Of_another_key_federation_round_or_time_it_is_refused_by_n
       refused(tp::verify_reference(
                   text, keys_of("hospitals " + ours().shared + "\nhospitals " + ours().shared + " revoked"), now),
               errc::not_authenticated, "revoked"));
+  // a key that was stolen is, whatever it was trusted for
+  EXPECT_TRUE(refused(
+      tp::verify_reference(text, keys_of("hospitals " + ours().shared + "\nbanks " + ours().shared + " revoked"), now),
+      errc::not_authenticated, "revoked"));
   const auto keys = keys_of("hospitals " + other.shared + "\nhospitals " + ours().shared + "\nbanks " + other.shared);
   EXPECT_TRUE(succeeded(tp::verify_reference(text, keys, now))) << "while one key replaces another";
   auto demands = now;

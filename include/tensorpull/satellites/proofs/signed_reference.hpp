@@ -164,9 +164,9 @@ inline result<std::string> sign_reference(const reference_claims& claims, const 
 class trusted_keys {
  public:
   /// Text of a federation's name without spaces, a space, and a public key as `openssl pkey -pubout` writes it between
-  /// its first and last line; ` revoked` behind it: its references are refused by that name. Empty lines, and those
-  /// that begin with `#`, are skipped. Of one federation several keys may be there, while one replaces another. Error:
-  /// bad_file, `at` counts the file's lines from 1.
+  /// its first and last line; ` revoked` behind it: its references, for any federation, are refused by that name. Empty
+  /// lines, and those that begin with `#`, are skipped. Of one federation several keys may be there, while one replaces
+  /// another. Error: bad_file, `at` counts the file's lines from 1.
   static result<trusted_keys> parse(std::string_view text) noexcept {
     try {
       trusted_keys made;
@@ -273,7 +273,7 @@ inline result<reference_claims> verify_reference(std::string_view text, const tr
   reference_claims& c = read->claims;
   bool revoked = false, good = false;
   for (const auto& k : keys.all_) {
-    if (k.federation != c.federation) continue;
+    if (k.federation != c.federation && !k.revoked) continue;
     const detail::signing_ptr context(EVP_MD_CTX_new());
     if (context == nullptr) return failure(errc::out_of_memory);
     if (EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, k.key.get()) == 1 &&

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -156,12 +157,41 @@ def test_what_is_signed_for_another_federation_is_refused(pulled, keys, node, tm
     assert not replies[1].has_error() and "is for another federation" in refusal(replies[2])
 
 
+def test_a_second_grid_of_a_run_goes_on_counting(pulled, keys, node):
+    fake = FakeGrid({1: app()}, {1: node})
+    for first in (0, 2):
+        grid = pulled(fake, key=keys / "ours.pem", federation="hospitals")
+        assert not any(ask(grid, [1], model(first + i))[1].has_error() for i in range(2))
+    assert fake.states[1][_offer.KEY]["1"] == 4
+
+
+def test_a_node_with_keys_that_was_out_of_reach_is_asked_again(pulled, keys, node, monkeypatch):
+    """Flower's own records are of no use to it."""
+    fake, knock = FakeGrid({1: app()}, {1: node}), _client._knock
+
+    def fails_once(*given):
+        monkeypatch.setattr(_client, "_knock", knock)
+        raise _offer.Refused("the network is away")
+
+    monkeypatch.setattr(_client, "_knock", fails_once)
+    grid = pulled(fake, key=keys / "ours.pem", federation="hospitals")
+    assert "'arrays' is a record of Flower's own" in refusal(ask(grid, [1])[1])
+    assert same(ask(grid, [1])[1].content["arrays"], expected(1))
+
+
+@pytest.mark.parametrize("config", [{"tensorpull-keys": ""}, {"tensorpull-keys": False}, {"tensorpull-federation": ""}])
+def test_keys_that_are_empty_are_not_none(config, pulled, node):
+    given = {**node, **config}
+    reply = ask(pulled(FakeGrid({1: app()}, {1: given})), [1])[1]
+    assert f"{next(iter(config))} is empty" in refusal(reply)
+
+
 def test_a_round_of_one_run_is_none_of_another(pulled, keys, node):
     fake = FakeGrid({1: app()}, {1: node})
     fake.states[1] = RecordDict({_offer.KEY: ConfigRecord({"2": 99})})  # a run of the same series
     grid = pulled(fake, key=keys / "ours.pem", federation="hospitals")
     assert not ask(grid, [1])[1].has_error() and fake.states[1][_offer.KEY] == ConfigRecord({"2": 99, "1": 1})
-    grid._round = -1
+    grid._rounds = itertools.count()
     assert "of an earlier round" in refusal(ask(grid, [1])[1])
 
 

@@ -225,6 +225,17 @@ def test_a_model_of_another_site_is_refused(site, monkeypatch):
         _process._places.pop(id(another), None)
 
 
+def test_a_model_of_another_job_of_the_server_is_refused(site, monkeypatch):
+    """A message of one job, as of another site's in swarm learning, may name the server's process of another one, which signs for whoever asks."""
+    another = Cell("server.other")
+    a, b, who = ends((another, site()[1]), model(1), False)
+    try:
+        assert "it is of another job" in refusal(a, b, who)
+    finally:
+        place = _process._places.pop(id(another), None)
+        place._owner.close()
+
+
 def test_what_a_job_switches_off_is_refused(site, monkeypatch):
     monkeypatch.setenv("NVFLARE_TENSORPULL_ENABLED", "0")
     cells = site()

@@ -43,6 +43,9 @@ class _Site:
         self.trust = Trust(hosts, config.get("tensorpull-without-tls") is True)
         self.folder = text("tensorpull-folder")
         self.keys, self.federation = text("tensorpull-keys"), text("tensorpull-federation")
+        for name in ("keys", "federation"):  # which somebody has meant to be something
+            if f"tensorpull-{name}" in config and getattr(self, name) is None:
+                raise Refused(f"tensorpull-{name} is empty")
         if self.federation is not None and self.keys is None:
             raise Refused("tensorpull-federation has no meaning without tensorpull-keys")
         self._files = {name: text(f"tensorpull-{name.replace('_', '-')}") for name in ("ca_file", "cert_file", "key_file")}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 import threading
 import time
+import weakref
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 import tensorpull
@@ -33,6 +35,8 @@ CONNECT = 10.0
 IDLE = 600.0
 #: Where a node is: it has this package and reaches the doors; it goes on with Flower's records; it has not answered.
 SPEAKS, OWN, SILENT = "speaks", "own", "silent"
+#: The numbers of a run's exchanges, by Flower's grid: a node takes no earlier one, whichever of our grids around it made it.
+_rounds: "weakref.WeakKeyDictionary[FlowersGrid, Iterator[int]]" = weakref.WeakKeyDictionary()
 
 
 class _Model(NamedTuple):
@@ -113,7 +117,7 @@ class Grid(FlowersGrid):
             raise ValueError("host is the name under which nodes reach this machine: none can connect to all addresses")
         self._grid, self._least, self._most, self._greeting_timeout = grid, least_bytes, max_update_bytes, greeting_timeout
         self._sign = signer(key, federation) if key is not None and federation is not None else None
-        self._round = 0  # messages that were pushed together have one, and later ones a larger one
+        self._rounds = _rounds.setdefault(grid, itertools.count(1))  # messages that were pushed together have one, and later ones a larger one
         self._lock = threading.Lock()  # of what follows; no other is taken while it is held
         self._nodes: Dict[int, str] = {}
         self._peers: Dict[int, str] = {}  # the names in the certificates that they have shown
@@ -227,10 +231,8 @@ class Grid(FlowersGrid):
 
     def _push(self, messages: List[Message]) -> List[str]:
         self._forget_the_expired()
-        with self._lock:
-            self._round += 1
-            at = self._round
         self._greet({m.metadata.dst_node_id for m in messages if self._worth_it(m)})
+        at = next(self._rounds)
         wrapped: List[Tuple[Message, Optional[_Sent]]] = []
         try:
             for message in messages:
@@ -293,9 +295,9 @@ class Grid(FlowersGrid):
         """The reply with its arrays, or with an error."""
         sent = self._sent_as(reply.metadata.reply_to_message_id)
         if sent is None:
-            with self._lock:
-                if self._nodes.get(reply.metadata.src_node_id) == SILENT:
-                    del self._nodes[reply.metadata.src_node_id]
+            with self._lock:  # one with keys has refused Flower's records, and a way that was closed may be open again
+                if self._nodes.get(reply.metadata.src_node_id) == SILENT or (reply.has_error() and reply.error.code == UNUSABLE):
+                    self._nodes.pop(reply.metadata.src_node_id, None)
             return _unusable(reply, "it refers to an update that is not kept any more") if _is_answer(reply) else reply
         try:
             if reply.has_error():

@@ -9,6 +9,7 @@ import traceback
 from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple, Union
 
 import tensorpull
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_object
 from nvflare.fuel.f3.streaming.obj_downloader import ObjectDownloader
 from nvflare.fuel.utils.fobs import FOBSContextKey
@@ -505,6 +506,8 @@ class Pulling:
     def _vouched(self, place: Place, job: str, offer: _offer.Offer) -> tensorpull.SignedReference:
         if not offer.signed:
             raise Refused("it is not signed")
+        if len(parts := FQCN.split(place.fqcn)) > 1 and job not in parts:  # a message may name any process of the server
+            raise Refused("it is of another job")
         ref = tensorpull.Reference(offer.ref, offer.version)
         known = vouched(offer.signed, ref, site_setting("keys"), site_setting("federation") or None, _offer.use(job, place.fqcn, offer.of), self._least_round)
         place.reaches(known.round)
