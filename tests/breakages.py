@@ -126,6 +126,7 @@ BREAKAGES = [
     ("protocol/owner/owner.hpp", "m.request_words = detail::request_words<Limits>;", "", "transports/slices", "OverTransport/0*several_times*"),
     ("protocol/recipient/detail/requested_part.hpp", "if (!several_ || received != begin(r)) return too_long(all[fit]);", "", "protocol/slices", "*another_ones_part*"),
     ("protocol/datagrams/selective_recipient.hpp", "part_.sound_out();", "", "embedded/owner_pulled", "*however_long*"),
+    ("protocol/recipient/detail/requested_part.hpp", "if (bytes == 0) return false;", "", "protocol/slices", "*that_has_none*"),
     ("protocol/recipient/detail/requested_part.hpp", "if ((Limits::slices && sounds_) || m.ranges.size()", "if (m.ranges.size()", "protocol/slices", "*nobody_named*"),
     ("protocol/owner/detail/digests.hpp", "if (e.worth < least->worth) least = &e;", "if (e.bytes < least->bytes) least = &e;", "protocol/slices", "*for_those_of_few*"),
     ("protocol/owner/detail/subset.hpp", "store_le64(one + 16, part.begin);", "store_le64(one + 16, 0);", "protocol/slices", "*look_like_it*"),
