@@ -117,6 +117,7 @@ BREAKAGES = [
     ("protocol/recipient/detail/schema_comparison.hpp", "slice.all() ? none : slice.dimension", "slice.all() ? none : 0", "protocol/slices", "*knows_none*"),
     ("protocol/recipient/recipient.hpp", "left < runs.length || ", "", "protocol/slices", "*whole_runs*"),
     ("protocol/owner/owner.hpp", "runs.stride < runs.length || ", "", "protocol/slices", "*no_recipient_would*"),
+    ("protocol/owner/owner.hpp", " || m.offset < schema.header_bytes)", ")", "protocol/slices", "*no_recipient_would*"),
     ("protocol/owner/owner.hpp", "if (runs.distance(m.length - 1) >= left) return refuse(out, status::out_of_range);", "", "protocol/slices", "*no_recipient_would*"),
     ("image/gather_scatter.hpp", "run < 4096 && n < room", "n < room", "image/gather_scatter", "*one_waits_for*"),
     ("image/gather_scatter.hpp", "last < schema.header_bytes + schema.tensors[i].end", "true", "image/gather_scatter", "*Any_runs*"),

@@ -369,7 +369,7 @@ TEST(Slices, A_request_for_runs_that_no_recipient_would_send_is_refused) {
   pair p;
   p.left.publish(source, {1, 2}, 1);
   owner::peer asks;
-  const std::uint64_t image = source.schema().image_bytes;
+  const std::uint64_t data = source.schema().header_bytes, image = source.schema().image_bytes;
   const auto answered = [&](std::uint64_t offset, std::uint32_t length, std::uint32_t run, std::uint32_t stride,
                             tp::digest_kind digest = tp::digest_kind::none) {
     tp::frame m;
@@ -382,18 +382,18 @@ TEST(Slices, A_request_for_runs_that_no_recipient_would_send_is_refused) {
     EXPECT_TRUE(r.kind == tp::frame_kind::refused || r.length == length);
     return r.kind == tp::frame_kind::chunk ? tp::status::ok : r.status;
   };
-  EXPECT_EQ(answered(8, 32, 8, 28), tp::status::ok);
-  EXPECT_EQ(answered(8, 32, 0, 28), tp::status::bad_request);
-  EXPECT_EQ(answered(8, 32, 8, 7), tp::status::bad_request) << "runs that overlap";
-  EXPECT_EQ(answered(8, 32, 8, 0), tp::status::bad_request);
-  EXPECT_EQ(answered(8, 33, 8, 28), tp::status::bad_request) << "a part of a run";
-  EXPECT_EQ(answered(8, 0, 8, 28), tp::status::bad_request);
-  EXPECT_EQ(answered(8, ~0u - ~0u % 8, 8, 28), tp::status::out_of_range);
-  EXPECT_EQ(answered(8, 32, 8, 28, tp::digest_kind::xxh3_64), tp::status::bad_request);
+  EXPECT_EQ(answered(data, 32, 8, 28), tp::status::ok);
+  EXPECT_EQ(answered(data, 32, 0, 28), tp::status::bad_request);
+  EXPECT_EQ(answered(data, 32, 8, 7), tp::status::bad_request) << "runs that overlap";
+  EXPECT_EQ(answered(data, 32, 8, 0), tp::status::bad_request);
+  EXPECT_EQ(answered(data, 33, 8, 28), tp::status::bad_request) << "a part of a run";
+  EXPECT_EQ(answered(data, 0, 8, 28), tp::status::bad_request);
+  EXPECT_EQ(answered(data, ~0u - ~0u % 8, 8, 28), tp::status::out_of_range);
+  EXPECT_EQ(answered(data, 32, 8, 28, tp::digest_kind::xxh3_64), tp::status::bad_request);
   EXPECT_EQ(answered(image - 3 * 28 - 8, 32, 8, 28), tp::status::ok) << "to the last byte";
   EXPECT_EQ(answered(image - 3 * 28 - 7, 32, 8, 28), tp::status::out_of_range);
-  EXPECT_EQ(answered(8, ~0u, 1, ~0u), tp::status::out_of_range);
-  EXPECT_EQ(answered(0, 4, 2, 4), tp::status::ok) << "the header is no secret";
+  EXPECT_EQ(answered(data, ~0u, 1, ~0u), tp::status::out_of_range);
+  EXPECT_EQ(answered(data - 1, 4, 2, 4), tp::status::bad_request) << "of the header";
   p.left.references.forget(asks);
 }
 
