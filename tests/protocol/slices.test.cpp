@@ -283,6 +283,31 @@ TEST(Slices, A_range_in_which_the_runs_cannot_lie_is_not_believed) {
   EXPECT_EQ(located(11 * 30 + 8), errc::digest_mismatch) << "as if its rows were longer";
 }
 
+TEST(Slices, A_range_with_bytes_of_a_tensor_that_has_none_is_not_believed) {
+  for (const std::vector<std::uint64_t>& shape :
+       {std::vector<std::uint64_t>{0, 4}, std::vector<std::uint64_t>{4, 0, 3}, std::vector<std::uint64_t>{0, 0, 2}}) {
+    std::vector<std::uint64_t> filled = shape;
+    std::ranges::replace(filled, 0, 2);
+    model source, mine;
+    source.add("a", dtype::f32, filled).ready().fill(1);
+    mine.add("a", dtype::f32, shape).ready();
+    const auto last = static_cast<std::uint16_t>(shape.size() - 1);
+    const slices wanted{{"a", 0, shape[last], last}};
+    for (const std::uint64_t length : {1, 8, 16}) {
+      pair p;
+      p.left.publish(source, {1, 2}, 1);
+      std::vector<tp::byte_range> ranges;
+      p.owner_lies = lie_about(tp::frame_kind::located, [&](tp::frame& m) {
+        const std::uint64_t begin = m.ranges[0].begin;
+        ranges = {{begin, begin + length}};
+        m.ranges = ranges;
+        m.fingerprint = mine.schema().fingerprint;
+      });
+      EXPECT_EQ(code_of(pull_into(p, mine, {.ref = {1, 2}, .slices = wanted})), errc::bad_frame) << length;
+    }
+  }
+}
+
 /// A transfer that goes on in the middle of a run asks for the rest of that run, and then for whole ones.
 TEST(Slices, A_chunk_is_of_whole_runs_or_lies_in_one) {
   const model source = matrices().fill(1);
@@ -344,7 +369,7 @@ TEST(Slices, A_request_for_runs_that_no_recipient_would_send_is_refused) {
   pair p;
   p.left.publish(source, {1, 2}, 1);
   owner::peer asks;
-  const std::uint64_t image = source.schema().image_bytes;
+  const std::uint64_t data = source.schema().header_bytes, image = source.schema().image_bytes;
   const auto answered = [&](std::uint64_t offset, std::uint32_t length, std::uint32_t run, std::uint32_t stride,
                             tp::digest_kind digest = tp::digest_kind::none) {
     tp::frame m;
@@ -357,18 +382,18 @@ TEST(Slices, A_request_for_runs_that_no_recipient_would_send_is_refused) {
     EXPECT_TRUE(r.kind == tp::frame_kind::refused || r.length == length);
     return r.kind == tp::frame_kind::chunk ? tp::status::ok : r.status;
   };
-  EXPECT_EQ(answered(8, 32, 8, 28), tp::status::ok);
-  EXPECT_EQ(answered(8, 32, 0, 28), tp::status::bad_request);
-  EXPECT_EQ(answered(8, 32, 8, 7), tp::status::bad_request) << "runs that overlap";
-  EXPECT_EQ(answered(8, 32, 8, 0), tp::status::bad_request);
-  EXPECT_EQ(answered(8, 33, 8, 28), tp::status::bad_request) << "a part of a run";
-  EXPECT_EQ(answered(8, 0, 8, 28), tp::status::bad_request);
-  EXPECT_EQ(answered(8, ~0u - ~0u % 8, 8, 28), tp::status::out_of_range);
-  EXPECT_EQ(answered(8, 32, 8, 28, tp::digest_kind::xxh3_64), tp::status::bad_request);
+  EXPECT_EQ(answered(data, 32, 8, 28), tp::status::ok);
+  EXPECT_EQ(answered(data, 32, 0, 28), tp::status::bad_request);
+  EXPECT_EQ(answered(data, 32, 8, 7), tp::status::bad_request) << "runs that overlap";
+  EXPECT_EQ(answered(data, 32, 8, 0), tp::status::bad_request);
+  EXPECT_EQ(answered(data, 33, 8, 28), tp::status::bad_request) << "a part of a run";
+  EXPECT_EQ(answered(data, 0, 8, 28), tp::status::bad_request);
+  EXPECT_EQ(answered(data, ~0u - ~0u % 8, 8, 28), tp::status::out_of_range);
+  EXPECT_EQ(answered(data, 32, 8, 28, tp::digest_kind::xxh3_64), tp::status::bad_request);
   EXPECT_EQ(answered(image - 3 * 28 - 8, 32, 8, 28), tp::status::ok) << "to the last byte";
   EXPECT_EQ(answered(image - 3 * 28 - 7, 32, 8, 28), tp::status::out_of_range);
-  EXPECT_EQ(answered(8, ~0u, 1, ~0u), tp::status::out_of_range);
-  EXPECT_EQ(answered(0, 4, 2, 4), tp::status::ok) << "the header is no secret";
+  EXPECT_EQ(answered(data, ~0u, 1, ~0u), tp::status::out_of_range);
+  EXPECT_EQ(answered(data - 1, 4, 2, 4), tp::status::bad_request) << "of the header";
   p.left.references.forget(asks);
 }
 

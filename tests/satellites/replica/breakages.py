@@ -1,6 +1,7 @@
 """What tests/awake.py breaks of this satellite, as in tests/breakages.py."""
 
 BREAKAGES = [
+    ("satellites/replica/detail/described_references.hpp", "runs_of(m).distance(length - 1) + 1 < last", "length < last", "satellites/replica/replica", "*later_dimension*"),
     ("links/posix/wait.hpp", "return std::chrono::duration_cast<std::chrono::milliseconds>(spent) >= time;", "return spent >= time;", "satellites/replica/replica", "*without_end*"),
     ("satellites/replica/replica_line.hpp", "if (!is_newer(m.kind) && (", "if ((", "satellites/replica/replica_line", "*F17*"),
     ("satellites/replica/replica_owner.hpp", "if (const auto ok = noted(images[i].as); !ok) all = failure(ok.error());", ";", "satellites/replica/replica", "*whatever_it_has_published*"),

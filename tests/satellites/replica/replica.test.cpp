@@ -294,6 +294,41 @@ TEST(Replica, A_subset_ends_at_the_coordinator) {
   EXPECT_GE(replica.owner.counts().own, 5u);
 }
 
+/// Some columns of mlp's matrix.
+struct columns_of_dense {
+  float w[128][49];
+  float b[128];
+};
+struct columns_of_mlp {
+  columns_of_dense hidden;
+};
+
+}  // namespace replica_test
+
+BOOST_HANA_ADAPT_STRUCT(replica_test::columns_of_dense, w, b);
+BOOST_HANA_ADAPT_STRUCT(replica_test::columns_of_mlp, hidden);
+
+namespace replica_test {
+
+TEST(Replica, A_slice_of_a_later_dimension_ends_at_the_coordinator) {
+  const auto model = random_model<mlp>(10);
+  coordinator_at_work<net<mlp>> coordinator(*model, {.recipients = 1, .id = shared});
+  replica_at_work<net<mlp>> replica(*model, coordinator.owner.port());
+  auto mine = blank<columns_of_mlp>();
+  const std::array<tensor_slice, 1> columns{{{"hidden.w", 49, 98, 1}}};
+  using part = net<columns_of_mlp, fixed_bytes<4_KiB>>;
+  const auto done = part::download_tensors(replica.address(), coordinator.ref, *mine, {.slices = columns});
+  ASSERT_TRUE(confirmed(done));
+  for (std::size_t row = 0; row < 128; ++row)
+    EXPECT_EQ(std::memcmp(mine->hidden.w[row], model->hidden.w[row] + 49, sizeof mine->hidden.w[row]), 0) << row;
+  EXPECT_EQ(std::memcmp(mine->hidden.b, model->hidden.b, sizeof mine->hidden.b), 0);
+  coordinator.on.reset();
+  replica.on.reset();
+  EXPECT_EQ(replica.owner.counts().passed_on, 4u) << "the description, the place, the last chunk, the confirmation";
+  EXPECT_EQ(coordinator.owner.settlement_of(coordinator.ref)->verdict, verdict::completed);
+  EXPECT_GE(replica.owner.counts().own, 5u);
+}
+
 TEST(Replica, A_long_pull_shows_the_coordinator_signs_of_life) {
   const auto model = random_model<large>(11);
   publish_options expects{.recipients = 1, .id = shared};

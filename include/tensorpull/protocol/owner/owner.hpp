@@ -362,8 +362,9 @@ class owner : public publication_book<Lock> {
     std::uint64_t end = 0;
     if (of_runs) {
       const byte_runs runs = runs_of(m);
+      // tensors are sliced, and header text would be written anew for each run
       if (!runs.apart() || runs.stride < runs.length || m.length % runs.length != 0 ||
-          m.chunk_digest != digest_kind::none)
+          m.chunk_digest != digest_kind::none || m.offset < schema.header_bytes)
         return refuse(out, status::bad_request);
       if (runs.distance(m.length - 1) >= left) return refuse(out, status::out_of_range);
       if (m.length > cap) return refuse(out, status::bad_request);

@@ -172,6 +172,7 @@ class requested_part {
         const tensor_entry& t = r.schema->tensors[first + i];
         const std::uint64_t length = p.end - p.begin, bytes = t.size_bytes();
         if (length == bytes) return true;
+        if (bytes == 0) return false;  // and there may be no runs
         std::uint64_t runs = 1;
         for (std::size_t d = 0; d < r.slice_of(t.name).dimension; ++d) runs *= t.shape[d];
         const std::uint64_t run = bytes / runs;

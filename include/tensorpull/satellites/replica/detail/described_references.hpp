@@ -22,7 +22,7 @@ struct described_reference {
   bool gives(const frame& m, std::uint64_t length) const noexcept {
     if (!own || (m.version != 0 && m.version != version)) return false;
     if (m.offset >= last || m.length == all_in_one_chunk) return false;
-    return length > 0 && length < last - m.offset;
+    return length > 0 && runs_of(m).distance(length - 1) + 1 < last - m.offset;
   }
 };
 
