@@ -38,8 +38,8 @@ class nats_process {
   void start(std::string_view extra = {}) {
     const std::string config = folder_ / "config", program = nats_program();
     std::ofstream(config) << "listen: \"127.0.0.1:" << port_ << "\"\nlogfile: \"/dev/null\"\n" << extra << "\n";
-    const char* const words[]{program.c_str(), "-c", config.c_str(), nullptr};
-    child_.emplace(words);
+    const char* const command[]{program.c_str(), "-c", config.c_str(), nullptr};
+    child_.emplace(command);
     EXPECT_TRUE(eventually("nats-server listens", [&] { return child_->ended() || accepts(); }));
     EXPECT_FALSE(child_->ended()) << "nats-server ended: is its configuration right?";
   }
