@@ -15,8 +15,8 @@ namespace tensorpull::facade {
 /// A model of `consumer`, with a call of a virtual function for each piece of a chunk.
 class any_consumer {
  public:
-  /// Whoever pulls asks undoes() and takes_any_order(), and chooses the pipeline accordingly.
-  static constexpr bool irrevocable = false, any_order = true;
+  /// Whoever pulls asks undoes(), takes_any_order() and group_bytes(), and chooses the pipeline accordingly.
+  static constexpr bool irrevocable = false, any_order = true, checks_groups = true;
 
   /// The whole image has to come in one chunk, or the pull ends with does_not_fit.
   bool in_one_chunk = false;
@@ -51,6 +51,12 @@ class any_consumer {
   virtual source_view arrived() const noexcept = 0;
   virtual void confirmed() noexcept = 0;
   virtual bool looked() const noexcept = 0;
+  /// 0: it checks no groups, and has none of what follows.
+  virtual std::uint64_t group_bytes() const noexcept { return 0; }
+  virtual std::uint64_t right_bytes() const noexcept { return 0; }
+  virtual void in_any_order(std::uint64_t) noexcept {}
+  virtual result<void> check(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  virtual bool refused() const noexcept { return true; }
 
  protected:
   ~any_consumer() = default;
@@ -69,7 +75,8 @@ static_assert(consumer<any_consumer>);
 /// `Consumer` as an any_consumer. Borrows it.
 template <consumer Consumer>
 class consumer_for final : public any_consumer {
-  static constexpr bool out_of_order = requires { requires Consumer::any_order; };
+  static constexpr bool out_of_order = requires { requires Consumer::any_order; },
+                        in_groups = requires { requires Consumer::checks_groups; };
 
  public:
   explicit consumer_for(Consumer& to) noexcept : to_(to) {}
@@ -106,6 +113,25 @@ class consumer_for final : public any_consumer {
   bool looked() const noexcept override {
     if constexpr (requires { to_.looked(); }) return to_.looked();
     else return false;
+  }
+  std::uint64_t group_bytes() const noexcept override {
+    if constexpr (in_groups) return to_.group_bytes();
+    else return any_consumer::group_bytes();
+  }
+  std::uint64_t right_bytes() const noexcept override {
+    if constexpr (in_groups) return to_.right_bytes();
+    else return any_consumer::right_bytes();
+  }
+  void in_any_order(std::uint64_t right) noexcept override {
+    if constexpr (in_groups) to_.in_any_order(right);
+  }
+  result<void> check(std::uint64_t offset, std::uint64_t length) noexcept override {
+    if constexpr (in_groups) return to_.check(offset, length);
+    else return any_consumer::check(offset, length);
+  }
+  bool refused() const noexcept override {
+    if constexpr (in_groups) return to_.refused();
+    else return any_consumer::refused();
   }
 
  private:

@@ -11,7 +11,7 @@ result<receipt> pull_from_several(any_pull& how, const reference& ref, any_consu
   const auto told = [&](const address_attempt& a) { how.tell({a.index, a.before, a.failed, a.system}); };
   callback<const address_attempt&> tell;
   if (how.tell) tell = told;
-  if (how.connections && to.takes_any_order() && to.undoes()) {
+  if (how.connections && (to.takes_any_order() || to.group_bytes() != 0) && to.undoes()) {
     const parallel_addresses<any_streams, stream_place> where(all, *how.connections, how.each, tell);
     const auto done = pull_over<any_streams>(where, how, ref, to, options);
     how.wrong = where.wrong();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "consumer.hpp"
+#include "facade.hpp"
 
 #include <tensorpull/satellites/proofs/proved_pull.hpp>
 #include <tensorpull/system/host_platform.hpp>
@@ -18,6 +19,14 @@ namespace tensorpull::facade {
 /// Pulls from one of several places.
 using pull_from = std::function<result<receipt>(const reference&, any_consumer&, const pull_options&)>;
 
+/// Several places, as pull_proved() takes them if it pulls from all of them at once.
+struct pull_at_once {
+  std::span<const pull_from> each;
+  any_pull& all;  ///< its `connections` are given
+  std::span<const pull_from> addresses() const noexcept { return each; }
+  std::uint64_t wrong() const noexcept { return all.wrong; }
+};
+
 /// What pull_proved() takes as its network.
 struct proved_net {
   struct parts {
@@ -29,12 +38,21 @@ struct proved_net {
     consumer_for as(to);
     return from(ref, as, options);
   }
+  template <consumer Consumer>
+  static result<receipt> pull(const pull_at_once& from, const reference& ref, Consumer& to,
+                              const pull_options& options) noexcept {
+    consumer_for as(to);
+    return from.all(ref, as, options);
+  }
 };
 
-/// pull_proved(), from one place after the other: as long as others are left, one of them is tried again once.
+/// pull_proved(), from all places at once if `at_once` is given and the consumer takes bytes in any order; otherwise
+/// from one after the other: as long as others are left, one of them is tried again once.
 inline result<proved_receipt> pull_proved_from(std::span<const pull_from> all, const proved_reference& of,
-                                               any_consumer& to, const proof_options& how,
-                                               const pull_options& options) {
+                                               any_consumer& to, const proof_options& how, const pull_options& options,
+                                               any_pull* at_once = nullptr) {
+  if (at_once != nullptr && to.takes_any_order())
+    return pull_proved<proved_net>(pull_at_once{all, *at_once}, of, to, how, options);
   std::vector<pull_from> each;
   for (std::size_t i = 0; i < all.size(); ++i)
     each.push_back([&pull = all[i], last = i + 1 == all.size()](const reference& ref, any_consumer& into,

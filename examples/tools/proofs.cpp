@@ -144,6 +144,8 @@ tp::result<tp::receipt> bring_proved(const wanted_proof& wanted, facade::any_con
   all.insert(all.end(), wanted.link.also.begin(), wanted.link.also.end());
   auto places = places_of(wanted.link, std::move(all));
   if (!places) return tp::failure(places.error());
+  facade::any_pull at_once{.from = *places, .chunk_bytes = wanted.chunk, .digest = false, .connections = 0};
+  const bool several = places->size() > 1 && facade::features.several;
   std::vector<facade::pull_from> from;
   for (facade::place& at : *places)
     from.push_back([pull = facade::any_pull{.from = {std::move(at)}, .chunk_bytes = wanted.chunk}](
@@ -153,7 +155,7 @@ tp::result<tp::receipt> bring_proved(const wanted_proof& wanted, facade::any_con
   std::uint64_t wrong = 0;
   const auto done = facade::pull_proved_from(from,
                                              {wanted.of.model, wanted.of.tree, wanted.of.root, wanted.of.image_bytes},
-                                             to, {.wrong = &wrong}, wanted.options);
+                                             to, {.wrong = &wrong}, wanted.options, several ? &at_once : nullptr);
   if (wanted.wrong != nullptr) *wanted.wrong = static_cast<std::uint8_t>(wrong);
   if (!done) return tp::failure(done.error());
   return done->last;

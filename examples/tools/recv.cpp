@@ -57,7 +57,7 @@ With a slash behind its name, a directory is made of what 'send DIRECTORY' publi
 files are in .DIRECTORY.part beside it. The rest of what follows holds for it as for FILE.
 
 SIGNED is a file that 'send --sign' has written. With --key it says which bytes are right, and nobody is believed: it is verified first, and
-each group of bytes is proved as it lands, from one sender after the other. One that lies is named, and the next --also goes on.
+each group of bytes is proved as it lands, from all senders at once. One that lies is named, and the others go on.
 
 A URL is that of a safetensors file on any web server or object store (a signed URL is sent as it is). It is complete if its digest
 agrees: that of --digest, or the one that the server states (Repr-Digest).

@@ -136,7 +136,7 @@ struct Full : Transactions {
   tp::pending_reply ask_it(owner::peer& from, kind k, tp::recipient_id as, tp::ref_id ref, std::uint64_t nonce = 0) {
     tp::frame q;
     q.kind = k, q.id = 7, q.ref = ref, q.recipient = as, q.length = 1u << 30, q.nonce = nonce;
-    q.digest = version, q.flag = true;
+    q.digest = version, q.flag = k == kind::confirm;
     tp::pending_reply r;
     full.handle(from, q, r);
     return r;

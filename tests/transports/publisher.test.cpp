@@ -458,7 +458,7 @@ std::vector<std::string> told_of_what_is_replaced(bool by_name, bool together) {
     m.recipient = names[who];
     m.length = tp::all_in_one_chunk;
     m.version = m.digest = ref->version;
-    m.flag = true;
+    m.flag = kind == tp::frame_kind::confirm;
     m.nonce = nonce;
     tp::pending_reply r;
     p->machine().handle(link[who], m, r);

@@ -563,6 +563,7 @@ inline std::vector<tp::frame> full_messages() {
                        kind::cancel, kind::refused, kind::schema, kind::description, kind::schema_page, kind::locate,
                        kind::located, kind::application}) {
     m.kind = k;
+    m.flag = k != kind::pull;
     all.push_back(m);
   }
   m.kind = kind::refused;
@@ -571,6 +572,7 @@ inline std::vector<tp::frame> full_messages() {
     all.push_back(m);
   }
   m.kind = kind::pull;
+  m.flag = false;
   for (std::uint8_t d = 0; d < 3; ++d) {
     m.chunk_digest = static_cast<tp::digest_kind>(d);
     all.push_back(m);
@@ -582,6 +584,14 @@ inline std::vector<tp::frame> full_messages() {
     empty.kind = k;
     all.push_back(empty);
   }
+  // slices, and runs of one
+  m.kind = kind::locate;
+  m.slices = some_slices;
+  all.push_back(m);
+  m.kind = kind::pull;
+  m.chunk_digest = tp::digest_kind::none;
+  m.flag = true;
+  all.push_back(m);
   return all;
 }
 template <class Framing>

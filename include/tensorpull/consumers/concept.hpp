@@ -144,6 +144,12 @@ struct consumer_requirements {
 /// 14. optionally `static constexpr bool any_tensor_order = true`, if tensors may arrive in any order: behind the
 /// header
 ///     chunks then begin at any offset where a tensor does, and go on to its end before another begins.
+/// 15. optionally `static constexpr bool checks_groups = true`, if it knows beforehand which bytes are right, in groups
+///     of group_bytes(), a power of two (0: it does not, this time). The first right_bytes(), whole groups, are there
+///     already. Up to the end of the group with the last byte of the header the others arrive in order, and commit()
+///     fails with digest_mismatch where a wrong group ends. After in_any_order(n), of whose first n bytes all are
+///     right, it is as in 13, and check(offset, length), of groups that have landed, fails with digest_mismatch.
+///     begin() does so if the image has another length. The source has lied then, unless refused().
 /// Offsets count as in `description`. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does
 /// so, while the header arrives.
 template <class C>

@@ -35,6 +35,7 @@ class utf8_octets {
   std::uint8_t following_ = 0, least_ = 0x80, most_ = 0xbf;
 };
 
+/// Whether a text is UTF-8. Cost: a pass over it.
 constexpr bool is_utf8(std::string_view text) noexcept {
   utf8_octets octets;
   for (const char c : text)

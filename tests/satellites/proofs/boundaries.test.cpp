@@ -43,7 +43,7 @@ struct source {
 
   does what = right;
   std::uint64_t at = 0;  ///< of the image: the byte that is another, or from which on nothing is sent
-  net::downloader* owner = nullptr;
+  loopback_net::downloader* owner = nullptr;
   // of the last pull from it
   mutable std::optional<std::uint64_t> began{};
   mutable std::uint64_t ended_at = 0;
@@ -51,15 +51,15 @@ struct source {
 };
 /// A pull from such. Where nothing is sent any more, the time is up.
 struct any_source {
-  using parts = net::parts;
+  using parts = loopback_net::parts;
 
   template <class Consumer>
   static tp::result<tp::receipt> pull(const source& from, const tp::reference& ref, Consumer& to,
                                       tp::pull_options options) noexcept {
     options.retry = {.retries = 0};
-    if (ref.id != tp::ref_id{1, 2}) return net::pull(*from.owner, ref, to, options);
+    if (ref.id != tp::ref_id{1, 2}) return loopback_net::pull(*from.owner, ref, to, options);
     from.began = options.cursor->offset;
-    if (from.what != source::stalls) return net::pull(*from.owner, ref, to, options);
+    if (from.what != source::stalls) return loopback_net::pull(*from.owner, ref, to, options);
     std::stop_source stop;
     const auto seen = [&](const tp::progress_event& e) {
       if (e.bytes_done >= from.at) stop.request_stop();
@@ -67,7 +67,7 @@ struct any_source {
     options.stop = stop.get_token();
     options.progress = seen;
     options.progress_interval = 0ms;
-    auto done = net::pull(*from.owner, ref, to, options);
+    auto done = loopback_net::pull(*from.owner, ref, to, options);
     from.ended_at = options.cursor->offset;
     from.completed = done.has_value();
     return done ? done : tp::failure(done.error().code == errc::cancelled ? errc::timed_out : done.error().code);
@@ -107,7 +107,7 @@ TEST(ProofBoundaries, Of_every_length_whatever_is_there_and_whoever_lies) {
         source s{what};
         s.at = header + random.below(length - header);
         switch (what) {
-          case source::nothing: owners.push_back(std::make_unique<net::downloader>()); break;
+          case source::nothing: owners.push_back(std::make_unique<loopback_net::downloader>()); break;
           case source::lies:
             data(lies.emplace_back(of_length(length, 1)))[s.at - header] ^= static_cast<std::byte>(1u
                                                                                                    << random.below(8));
@@ -216,7 +216,7 @@ TEST(ProofBoundaries, An_empty_model_and_one_of_a_byte) {
     tp::land to(into.destination());
     const auto pull = [&](const owners_list& from, const tp::proved_reference& of) {
       auto all = sources(from);
-      return tp::pull_proved<net>(std::span(all), of, to, fine, {.retry = {.retries = 0}});
+      return tp::pull_proved<loopback_net>(std::span(all), of, to, fine, {.retry = {.retries = 0}});
     };
     tp::proved_reference other = p->ref;
     other.root[31] ^= std::byte{1};
@@ -233,7 +233,7 @@ TEST(ProofBoundaries, An_empty_model_and_one_of_a_byte) {
   tp::land to(into.destination());
   const auto owners = owners_of(one.owner(&lie), one.owner());
   auto all = sources(owners);
-  const auto done = tp::pull_proved<net>(std::span(all), one.ref, to, fine);
+  const auto done = tp::pull_proved<loopback_net>(std::span(all), one.ref, to, fine);
   ASSERT_TRUE(succeeded(done));
   EXPECT_EQ(done->wrong, 1u);
   EXPECT_EQ(into.image_bytes(), one.now.image_bytes());
@@ -253,7 +253,7 @@ TEST(ProofBoundaries, A_root_beside_the_digest_of_other_bytes_completes_neither)
         auto all = sources(owners);
         model into = bytes_model(bytes, 9);
         tp::land to(into.destination());
-        const auto done = tp::pull_proved<net>(std::span(all), mixed, to, fine, {.retry = {.retries = 0}});
+        const auto done = tp::pull_proved<loopback_net>(std::span(all), mixed, to, fine, {.retry = {.retries = 0}});
         EXPECT_EQ(code_of(done), errc::digest_mismatch);
       }
     }

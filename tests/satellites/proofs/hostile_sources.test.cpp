@@ -26,7 +26,7 @@ tp::result<tp::proved_receipt> pull_from(const owners_list& from, const publishe
                                          tp::pull_options options = {}) {
   options.retry = {.retries = 0};
   auto all = sources(from);
-  return tp::pull_proved<net>(std::span(all), what.ref, to, fine, options);
+  return tp::pull_proved<loopback_net>(std::span(all), what.ref, to, fine, options);
 }
 template <class Parts>
 std::unique_ptr<typename Parts::downloader> publishes(const published& what, const tp::source_view& with) {
@@ -130,7 +130,7 @@ TEST(HostileSources, One_that_denies_its_digest_does_not_matter) {
   rootless::downloader* const from[]{liar.get()};
   model into = bytes_model(bytes, 9);
   tp::land to(into.destination());
-  EXPECT_TRUE(succeeded(tp::pull_proved<net>(std::span(from), the_model().ref, to, fine)));
+  EXPECT_TRUE(succeeded(tp::pull_proved<loopback_net>(std::span(from), the_model().ref, to, fine)));
 }
 model ones(float spike) {
   model m;
@@ -143,7 +143,7 @@ model ones(float spike) {
 /// Any owner, pulled from without a digest.
 struct unchecked {
   using parts = rootless::parts;
-  net::downloader* honest = nullptr;
+  loopback_net::downloader* honest = nullptr;
   rootless::downloader* liar = nullptr;
 
   template <class Consumer>
@@ -200,26 +200,26 @@ TEST(HostileSources, The_bytes_of_the_root_do_not_land_under_other_names) {
   lie.fingerprint = into.schema().fingerprint;
   tp::source_view with = the_model().now.source();
   with.schema = &lie;
-  const auto liar = publishes<net>(the_model(), with);
-  net::downloader* const from[]{liar.get()};
+  const auto liar = publishes<loopback_net>(the_model(), with);
+  loopback_net::downloader* const from[]{liar.get()};
   published told(bytes_model(bytes, 1));
   told.ref.model.fingerprint = the_model().now.schema().fingerprint;
   tp::land to(into.destination());
-  EXPECT_EQ(code_of(tp::pull_proved<net>(std::span(from), told.ref, to, fine)), errc::schema_mismatch);
+  EXPECT_EQ(code_of(tp::pull_proved<loopback_net>(std::span(from), told.ref, to, fine)), errc::schema_mismatch);
 }
 struct refusing : tp::digest {
   tp::result<void> finish(const tp::receipt&) noexcept { return tp::failure(errc::digest_mismatch); }
 };
 TEST(HostileSources, None_is_named_for_the_refusal_of_a_consumer) {
   const auto owners = owners_of(the_model().owner(), the_model().owner());
-  const auto by = tp::download_proof<net>(*owners[0], the_model().ref, fine);
+  const auto by = tp::download_proof<loopback_net>(*owners[0], the_model().ref, fine);
   refusing to;
   tp::proved checked(to, *by);
-  EXPECT_EQ(code_of(net::pull(*owners[0], the_model().ref.model, checked, {})), errc::digest_mismatch);
+  EXPECT_EQ(code_of(loopback_net::pull(*owners[0], the_model().ref.model, checked, {})), errc::digest_mismatch);
   EXPECT_TRUE(checked.refused());
   const model lie = changed_at(4 * group);
   const auto liar = owners_of(the_model().owner(&lie));
-  EXPECT_EQ(code_of(net::pull(*liar[0], the_model().ref.model, checked, {})), errc::digest_mismatch);
+  EXPECT_EQ(code_of(loopback_net::pull(*liar[0], the_model().ref.model, checked, {})), errc::digest_mismatch);
   EXPECT_FALSE(checked.refused());
 }
 TEST(HostileSources, Progress_is_of_the_model_alone) {
@@ -264,7 +264,7 @@ TEST(HostileSources, A_chunk_that_was_cut_off_arrives_again) {
   const published update(ones(1));
   const byte_vector image = update.now.image_bytes();
   const auto owners = owners_of(update.owner());
-  const auto by = tp::download_proof<net>(*owners[0], update.ref, fine);
+  const auto by = tp::download_proof<loopback_net>(*owners[0], update.ref, fine);
   ASSERT_TRUE(succeeded(by));
   const tp::image_schema& schema = update.now.schema();
   const tp::description d{.ref = update.ref.model.id,
@@ -354,7 +354,7 @@ TEST(HostileSources, Other_consumers_are_completed_by_the_next_one) {
 TEST(HostileSources, An_owner_that_expects_one_recipient_counts_one) {
   const model lie = changed_at(4 * group);
   for (const bool liar_first : {false, true}) {
-    net::downloader owner;
+    loopback_net::downloader owner;
     std::optional<tp::settlement> how;
     const auto settled = [&](const tp::settlement& s) { how = s; };
     tp::publish_options options;
@@ -369,12 +369,12 @@ TEST(HostileSources, An_owner_that_expects_one_recipient_counts_one) {
     ref.tree = *tree_ref;
     published as(bytes_model(bytes, 1));
     as.ref = ref;
-    const auto liar = publishes<net>(as, lie.source());
-    std::vector<net::downloader*> from{&owner};
+    const auto liar = publishes<loopback_net>(as, lie.source());
+    std::vector<loopback_net::downloader*> from{&owner};
     if (liar_first) from.insert(from.begin(), liar.get());
     model into = bytes_model(bytes, 9);
     tp::land to(into.destination());
-    const auto done = tp::pull_proved<net>(std::span(from), ref, to, fine);
+    const auto done = tp::pull_proved<loopback_net>(std::span(from), ref, to, fine);
     ASSERT_TRUE(succeeded(done));
     ASSERT_TRUE(how) << liar_first;
     EXPECT_EQ(how->verdict, tp::verdict::completed);

@@ -20,7 +20,7 @@
 namespace test::proved {
 
 using tp::operator""_KiB;
-using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<24_KiB>, tp::loopback>;  // no chunk is a group
+using loopback_net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<24_KiB>, tp::loopback>;  // no chunk is a group
 
 /// One tensor of bytes, so that the image is of any length from 72 on.
 inline model bytes_model(std::uint64_t bytes, std::uint64_t seed, std::string name = "w") {
@@ -43,15 +43,15 @@ inline tp::blake3_value blake3_of(const_byte_span bytes) {
   return h.value();
 }
 
-using owners_list = std::vector<std::unique_ptr<net::downloader>>;
+using owners_list = std::vector<std::unique_ptr<loopback_net::downloader>>;
 template <class... Owner>
 owners_list owners_of(Owner... each) {
   owners_list all;
   (all.push_back(std::move(each)), ...);
   return all;
 }
-inline std::vector<net::downloader*> sources(const owners_list& all) {
-  std::vector<net::downloader*> out;
+inline std::vector<loopback_net::downloader*> sources(const owners_list& all) {
+  std::vector<loopback_net::downloader*> out;
   for (const auto& one : all) out.push_back(one.get());
   return out;
 }
@@ -69,9 +69,9 @@ struct published {
     if (!tree.is_root_alone()) ref.tree = {{3, 4}, *tp::image_version<tp::xxhash_digest>(tree.image().source()), 0};
   }
   /// `with`, `and_tree`: published in place of the model, and in place of its tree, under their references.
-  std::unique_ptr<net::downloader> owner(const model* with = nullptr,
-                                         const tp::dynamic_image* and_tree = nullptr) const {
-    auto made = std::make_unique<net::downloader>();
+  std::unique_ptr<loopback_net::downloader> owner(const model* with = nullptr,
+                                                  const tp::dynamic_image* and_tree = nullptr) const {
+    auto made = std::make_unique<loopback_net::downloader>();
     tp::publish_options how;
     how.id = ref.model.id;
     how.version = ref.model.version;

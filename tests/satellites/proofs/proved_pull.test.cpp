@@ -21,7 +21,7 @@ template <class Consumer>
 tp::result<tp::proved_receipt> pull_from(const owners_list& from, const published& what, Consumer& to,
                                          const tp::proof_options& how = fine, const tp::pull_options& options = {}) {
   auto all = sources(from);
-  return tp::pull_proved<net>(std::span(all), what.ref, to, how, options);
+  return tp::pull_proved<loopback_net>(std::span(all), what.ref, to, how, options);
 }
 struct landing {
   model into = bytes_model(bytes, 99);
@@ -113,7 +113,7 @@ TEST(ProvedPull, Sources_that_lie_in_any_byte_about_anything) {
       const std::uint64_t how = random.below(6);
       bool names_it = false;  // otherwise it is refused for another reason, or nobody gets to it
       switch (how) {
-        case 0: owners.push_back(std::make_unique<net::downloader>()); break;  // has nothing
+        case 0: owners.push_back(std::make_unique<loopback_net::downloader>()); break;  // has nothing
         case 1:                                // other bytes
           models.push_back(changed_at(random.below(bytes)));
           owners.push_back(right.owner(&models.back()));
@@ -238,7 +238,8 @@ TEST(ProvedPull, A_consumer_that_cannot_undo_hears_of_proved_groups_alone) {
 }
 TEST(ProvedPull, An_owner_without_the_model_or_of_another_one_is_no_liar) {
   const model other = bytes_model(bytes, 1, "v");
-  const auto owners = owners_of(std::make_unique<net::downloader>(), the_model().owner(&other), the_model().owner());
+  const auto owners = owners_of(std::make_unique<loopback_net::downloader>(), the_model().owner(&other),
+                                the_model().owner());
   landing here;
   const auto done = here.pull(owners);
   ASSERT_TRUE(succeeded(done));
@@ -253,7 +254,7 @@ TEST(ProvedPull, An_image_of_another_length_is_refused_before_it_lands) {
     EXPECT_EQ(code_of(pull_from(owners, the_model(), any)), errc::digest_mismatch);
   }
   const auto honest = owners_of(the_model().owner());
-  const auto by = tp::download_proof<net>(*honest[0], the_model().ref, fine);
+  const auto by = tp::download_proof<loopback_net>(*honest[0], the_model().ref, fine);
   tp::digest any;
   tp::proved checked(any, *by);
   tp::description d{.image_bytes = by->image_bytes() + 1, .data_start = 72, .tensors = 1};
@@ -266,10 +267,11 @@ TEST(ProvedPull, Some_tensors_are_refused_by_name) {
   landing here;
   EXPECT_EQ(code_of(here.pull(owners, {.part = true})), errc::not_verifiable);
   EXPECT_EQ(code_of(here.pull({})), errc::invalid_argument);
-  auto by = tp::download_proof<net>(*owners[0], the_model().ref, fine);
+  auto by = tp::download_proof<loopback_net>(*owners[0], the_model().ref, fine);
   ASSERT_TRUE(succeeded(by));
   tp::proved checked(here.to, *by);
-  EXPECT_EQ(code_of(net::pull(*owners[0], the_model().ref.model, checked, {.part = true})), errc::not_verifiable);
+  EXPECT_EQ(code_of(loopback_net::pull(*owners[0], the_model().ref.model, checked, {.part = true})),
+            errc::not_verifiable);
 }
 TEST(ProvedPull, A_model_of_one_group_needs_no_tree) {
   const published small(bytes_model(1000, 5));

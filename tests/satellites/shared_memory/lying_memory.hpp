@@ -59,19 +59,19 @@ template <class Change>
 lying_stream::lie changed(Change change, bool with_digest = true) {
   return [=](std::span<const int> real) {
     auto all = bytes_of(real[0]);
-    std::vector<std::uint64_t> words(tp::segment_index::head_words);
-    std::memcpy(words.data(), all.data(), 8 * words.size());
-    words.resize(std::min<std::size_t>(tp::segment_index::head_words + 2 * words[4], all.size() / 8));
-    std::memcpy(words.data(), all.data(), 8 * words.size());
-    change(words);
+    std::vector<std::uint64_t> index(tp::segment_index::head_words);
+    std::memcpy(index.data(), all.data(), 8 * index.size());
+    index.resize(std::min<std::size_t>(tp::segment_index::head_words + 2 * index[4], all.size() / 8));
+    std::memcpy(index.data(), all.data(), 8 * index.size());
+    change(index);
     if (with_digest) {
       tp::xxh3_64 hash;
-      const auto raw = std::as_bytes(std::span(words));
+      const auto raw = std::as_bytes(std::span(index));
       hash.update(raw.first(40));
       hash.update(raw.subspan(48));
-      words[5] = hash.digest();
+      index[5] = hash.digest();
     }
-    std::memcpy(all.data(), words.data(), 8 * words.size());
+    std::memcpy(all.data(), index.data(), 8 * index.size());
     std::vector<int> out(real.begin(), real.end());
     out[0] = memory_of(all);
     return out;

@@ -172,6 +172,11 @@ class proof {
   std::uint64_t image_bytes() const noexcept { return image_bytes_; }  ///< its length, header included
   std::uint64_t group_bytes() const noexcept { return std::uint64_t{1} << level_; }  ///< of each group but the last
   std::uint64_t groups() const noexcept { return values_.size(); }  ///< how many; at least one
+  /// The hash of group i, of which it has taken nothing yet.
+  template <class Chunks = detail::blake3::by_lanes>
+  detail::group_hash<Chunks> hash_of(std::uint64_t i) const noexcept {
+    return detail::group_hash<Chunks>((i << level_) / detail::blake3::chunk_bytes);
+  }
   /// Whether `hash` has taken the bytes of group i, and these are the image's.
   template <class Hash>
   bool holds(std::uint64_t i, const Hash& hash) const noexcept {

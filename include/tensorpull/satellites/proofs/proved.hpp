@@ -18,15 +18,19 @@ namespace tensorpull {
 /// one are as long as a group. A group that is wrong ends the transfer (digest_mismatch), and its last bytes are never
 /// committed: no more than a group of wrong bytes ever lands.
 ///
-/// Bytes are taken in their order: over one connection at a time. A pull that resumes begins behind `there`, what was
-/// proved before (proved_prefix), or at the beginning; behind anything else it fails (not_verifiable), as a pull of
-/// some tensors by name does. Memory: 2 KiB. Cost: one pass of BLAKE3 over what lands.
+/// Bytes are taken in their order. Over several connections at a time the rest of a consumer that takes them in any
+/// order is taken so, too, once the groups with the header are proved (consumer, 15): a group is proved where it has
+/// landed. A pull that resumes begins behind `there`, what was proved before (proved_prefix), or at the beginning;
+/// behind anything else it fails (not_verifiable), as a pull of some tensors by name does. Memory: 2 KiB. Cost: one
+/// pass of BLAKE3 over what lands.
 template <consumer Consumer, class Chunks = detail::blake3::by_lanes>
 class proved : public detail::passed_on<Consumer> {
   using detail::passed_on<Consumer>::to_;
 
  public:
   static constexpr bool irrevocable = false;
+  /// Whether several sources at once may give groups (consumer, 15).
+  static constexpr bool checks_groups = requires { requires Consumer::any_order; };
 
   /// Borrows both. `there`: bytes in the consumer's memory that are proved, whole groups; a pull may begin behind them.
   proved(Consumer& to, const proof& by, std::uint64_t there = 0) noexcept
@@ -50,9 +54,10 @@ class proved : public detail::passed_on<Consumer> {
 
   result<void> begin(const description& d) noexcept {
     if (d.data_start == 0) return failure(errc::not_verifiable);
-    refused_ = false;
+    refused_ = any_order_ = false;
     if (d.image_bytes != by_.image_bytes()) return failure(errc::digest_mismatch, d.image_bytes);
     proved_ = hashed_ = 0;
+    data_start_ = d.data_start;
     cut_ = false;
     hash_ = hash_type();
     open_ = true;
@@ -62,10 +67,12 @@ class proved : public detail::passed_on<Consumer> {
   }
   /// No further than the group's end, so that what is left of the consumer's buffer is never asked for.
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    if (any_order_) return to_.prepare(offset, length, out);
     if (offset < hashed_) return detail::prepare_in(again_, std::min(length, hashed_ - offset), out);
     return to_.prepare(offset, std::min(length, end_of_group(offset) - offset), out);
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    if (any_order_) return heard(to_.commit(offset, bytes));
     if (offset < hashed_) return {};
     if (hashed_ != offset) {
       if (offset != there_ || hashed_ != 0) return failure(errc::not_verifiable, offset);
@@ -80,7 +87,34 @@ class proved : public detail::passed_on<Consumer> {
     const std::uint64_t from = next_group();
     return heard(to_.chunk(from, proved_ - from));
   }
-  result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept {
+    return any_order_ ? heard(to_.chunk(offset, length)) : result<void>();
+  }
+  /// As requirement 15 has them.
+  std::uint64_t group_bytes() const noexcept { return by_.group_bytes(); }
+  /// Those that begin() found there, proved.
+  std::uint64_t right_bytes() const noexcept { return there_; }
+  /// From here on groups land in any order, those before `right` are proved, and check() proves each other one.
+  void in_any_order(std::uint64_t right) noexcept {
+    any_order_ = true;
+    proved_ = hashed_ = right;
+  }
+  /// Whether whole groups are proved where they have landed. Errors: digest_mismatch; io: they cannot be read.
+  result<void> check(std::uint64_t offset, std::uint64_t length) noexcept
+    requires checks_groups
+  {
+    const source_view there = landed_in(to_);
+    if (there.schema == nullptr) return failure(errc::io, offset);
+    for (std::uint64_t at = offset; at < offset + length; at = end_of_group(at)) {
+      const std::uint64_t i = at / by_.group_bytes();
+      auto one = by_.template hash_of<Chunks>(i);
+      const std::uint64_t from = there.schema->header_bytes + (at - data_start_);
+      if (!hash_range(one, there, from, end_of_group(at) - at)) return failure(errc::io, at);
+      if (!by_.holds(i, one)) return failure(errc::digest_mismatch, at);
+    }
+    proved_ += length;
+    return {};
+  }
   /// A chunk was damaged or cut off, and arrives again. Its proved bytes stay, and are thrown away when they arrive
   /// again. So are those of a group that began before the chunk: if they were damaged, the group is wrong, and that is
   /// nobody's lie.
@@ -112,6 +146,12 @@ class proved : public detail::passed_on<Consumer> {
 
  private:
   using hash_type = detail::group_hash<Chunks>;
+  /// `C`: Consumer, of which it need not be known yet whether it can show that.
+  template <class C>
+  static source_view landed_in(const C& of) noexcept {
+    if constexpr (requires { of.arrived(); }) return of.arrived();
+    else return of.read_back();
+  }
   std::uint64_t end_of_group(std::uint64_t offset) const noexcept {
     const std::uint64_t begin = offset - offset % by_.group_bytes();
     return begin + std::min(by_.group_bytes(), by_.image_bytes() - begin);
@@ -131,10 +171,11 @@ class proved : public detail::passed_on<Consumer> {
   }
   const proof& by_;
   hash_type hash_{};
-  std::uint64_t there_, proved_ = 0, hashed_ = 0;
+  std::uint64_t there_, proved_ = 0, hashed_ = 0, data_start_ = 0;
+  bool any_order_ = false;
   bool last_ = true, open_ = false, refused_ = false;
   bool cut_ = false;  // bytes of this group have arrived a second time
-  std::byte again_[128];
+  std::byte again_[120];
 };
 
 /// How many of the first `bytes` of an image that lies somewhere are those of the root: whole groups, and never the
@@ -145,7 +186,7 @@ std::uint64_t proved_prefix(const proof& by, const source_view& there, std::uint
   const std::uint64_t group = by.group_bytes();
   std::uint64_t proved = 0;
   for (std::uint64_t i = 0; i + 1 < by.groups() && group <= bytes - proved; ++i, proved += group) {
-    detail::group_hash<> one(proved / detail::blake3::chunk_bytes);
+    auto one = by.hash_of(i);
     if (!hash_range(one, there, proved, group) || !by.holds(i, one) || !hash_range(all, there, proved, group)) break;
   }
   return proved;

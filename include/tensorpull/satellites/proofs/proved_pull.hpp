@@ -9,6 +9,8 @@
 #include <tensorpull/transports/pull_options.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -61,6 +63,30 @@ auto& source_of(Where& w) noexcept {
 }
 }  // namespace detail
 
+namespace detail {
+/// Whether such a pull can be proved. Errors: not_verifiable; schema_mismatch.
+template <consumer Consumer>
+result<void> is_provable(const proved_reference& of, const Consumer& to, const pull_options& options) noexcept {
+  if (options.by_name()) return failure(errc::not_verifiable);
+  if (of.model.fingerprint != 0 && to.fingerprint() != 0 && of.model.fingerprint != to.fingerprint())
+    return failure(errc::schema_mismatch);
+  return {};
+}
+/// Moves a cursor behind what is right of the first `bytes` bytes that lie in a consumer's memory.
+template <consumer Consumer>
+void move_cursor(resume_cursor& cursor, const proof& by, const proved_reference& of, const Consumer& to,
+                 std::uint64_t bytes) noexcept {
+  cursor = {};
+  if constexpr (requires { to.read_back(); }) {
+    xxhash_digest all;
+    const std::uint64_t there = proved_prefix(by, to.read_back(), bytes, all);
+    if (there > 0)
+      cursor = {of.model.id, to.fingerprint() != 0 ? to.fingerprint() : of.model.fingerprint, of.model.version, there,
+                all.digest()};
+  }
+}
+}  // namespace detail
+
 /// Pulls the values of the groups from an owner, by the name of one level, and proves them by the root. Nothing is
 /// pulled if the root is enough. Errors: digest_mismatch: they are others; those of Net::pull; invalid_argument:
 /// `most_bytes` is below 64. Of the options neither `progress` nor what is wanted of the model holds.
@@ -109,10 +135,8 @@ result<proof> download_proof(Where&& where, const proved_reference& of, const pr
 template <class Net, class Where, std::size_t Sources, consumer Consumer>
 result<proved_receipt> pull_proved(std::span<Where, Sources> from, const proved_reference& of, Consumer& to,
                                    const proof_options& how = {}, const pull_options& options = {}) noexcept {
-  if (options.by_name()) return failure(errc::not_verifiable);
+  if (const auto ok = detail::is_provable(of, to, options); !ok) return failure(ok.error());
   if (from.empty()) return failure(errc::invalid_argument);
-  if (of.model.fingerprint != 0 && to.fingerprint() != 0 && of.model.fingerprint != to.fingerprint())
-    return failure(errc::schema_mismatch);
   proved_receipt out;
   if (how.wrong != nullptr) *how.wrong = 0;
   std::optional<proof> by;
@@ -123,18 +147,11 @@ result<proved_receipt> pull_proved(std::span<Where, Sources> from, const proved_
   if (each.cursor == nullptr) each.cursor = &own;
   if (!each.recipient) each.recipient = detail::random_recipient<typename Net::parts::platform>();
   each.unverified = true;  // by the owner's word; the root stands for the bytes
-  // behind what is right of what earlier pulls have left there
+  // what earlier pulls have left there, right or not
   std::uint64_t left = 0;
   const auto move_cursor = [&]() noexcept {
     left = std::max({left, each.cursor->offset, checked->proved_bytes()});
-    *each.cursor = {};
-    if constexpr (requires { to.read_back(); }) {
-      xxhash_digest all;
-      const std::uint64_t there = proved_prefix(*by, to.read_back(), left, all);
-      if (there > 0)
-        *each.cursor = {of.model.id, to.fingerprint() != 0 ? to.fingerprint() : of.model.fingerprint, of.model.version,
-                        there, all.digest()};
-    }
+    detail::move_cursor(*each.cursor, *by, of, to, left);
   };
   for (std::size_t i = 0; i < from.size(); ++i) {
     const auto step = [&]() noexcept -> result<receipt> {
@@ -169,6 +186,81 @@ result<proved_receipt> pull_proved(std::span<Where, Sources> from, const proved_
     if (!*each.cursor) move_cursor();
   }
   return failure(*first);
+}
+
+namespace detail {
+/// Several owners at once, as Net::pull takes them: `addresses()` are those of each, and `wrong()` the ones that have
+/// given wrong bytes in the last pull, one bit each.
+template <class All>
+concept owners_at_once = requires(const All& a) {
+  a.addresses()[0];
+  { a.wrong() } -> std::convertible_to<std::uint64_t>;
+};
+
+/// The proof from the first owner that has the right one. While others are left, each has two seconds first. `wrong`:
+/// the owners that gave another one.
+template <class Net, class Where, std::size_t Sources>
+result<proof> proof_from_any(std::span<Where, Sources> from, const proved_reference& of, const proof_options& how,
+                             const pull_options& options, std::uint64_t& wrong) noexcept {
+  optional<error> first;
+  pull_options hasty = options;
+  hasty.per_request_timeout = std::min<std::chrono::milliseconds>(options.per_request_timeout, std::chrono::seconds(2));
+  hasty.retry.retries = 0;
+  for (const bool last : {false, true}) {
+    if (!last && from.size() == 1) continue;
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const std::uint64_t me = std::uint64_t{1} << std::min<std::size_t>(i, 63);
+      if ((wrong & me) != 0) continue;
+      auto found = download_proof<Net>(source_of(from[i]), of, how, last ? options : hasty);
+      if (found) return found;
+      const error& why = found.error();
+      if (why.code == errc::digest_mismatch) wrong |= me;
+      if (!first || is_own_fault(why.code)) first = why;
+      if (is_own_fault(why.code)) return failure(why);
+    }
+  }
+  return failure(*first);
+}
+}  // namespace detail
+
+/// The same from several owners at once: an object such as parallel_addresses (satellites/parallel). Each gives as much
+/// as it can. A part of the image, at most a 32nd, is from one owner alone, so one that lies is named as soon as its
+/// part is there, and the others bring that; what is right stays. A silent owner costs two seconds if it is asked for
+/// the tree first, and then a second. A consumer that takes bytes in order alone has them from one after the other.
+template <class Net, detail::owners_at_once All, consumer Consumer>
+result<proved_receipt> pull_proved(const All& from, const proved_reference& of, Consumer& to,
+                                   const proof_options& how = {}, const pull_options& options = {}) noexcept {
+  if constexpr (!requires { requires Consumer::any_order; }) {
+    return pull_proved<Net>(from.addresses(), of, to, how, options);
+  } else {
+    if (const auto ok = detail::is_provable(of, to, options); !ok) return failure(ok.error());
+    if (from.addresses().empty()) return failure(errc::invalid_argument);
+    proved_receipt out;
+    const auto tell = [&]() noexcept {
+      if (how.wrong != nullptr) *how.wrong = out.wrong;
+    };
+    tell();
+    resume_cursor own;
+    pull_options all = options;
+    if (all.cursor == nullptr) all.cursor = &own;
+    if (!all.recipient) all.recipient = detail::random_recipient<typename Net::parts::platform>();
+    all.unverified = true;
+    const auto by = detail::proof_from_any<Net>(from.addresses(), of, how, all, out.wrong);
+    tell();
+    if (!by) return failure(by.error());
+    detail::move_cursor(*all.cursor, *by, of, to, all.cursor->offset);
+    proved checked(to, *by, all.cursor->offset);
+    const auto done = Net::pull(from, of.model, checked, all);
+    out.wrong |= from.wrong();
+    tell();
+    if (!done) {
+      // more may be right than the first missing byte shows
+      detail::move_cursor(*all.cursor, *by, of, to, std::max(all.cursor->offset, checked.proved_bytes()));
+      return failure(done.error());
+    }
+    out.last = *done;
+    return out;
+  }
 }
 
 }  // namespace tensorpull

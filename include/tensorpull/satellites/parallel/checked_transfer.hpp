@@ -1,0 +1,484 @@
+// One pull over several connections into a consumer that knows which bytes are right before they arrive: whoever gives
+// others is known as soon as a part has landed.
+#pragma once
+
+#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/satellites/parallel/detail/claimed_parts.hpp>
+#include <tensorpull/satellites/parallel/detail/header_length.hpp>
+#include <tensorpull/satellites/parallel/detail/line_role.hpp>
+#include <tensorpull/satellites/parallel/detail/line_state.hpp>
+#include <tensorpull/satellites/parallel/parallel_recipient.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/optional.hpp>
+
+#include <array>
+#include <utility>
+
+namespace tensorpull {
+
+/// A parallel_transfer for a consumer that checks groups (consumer, 15). No digest is compared, and no source is
+/// believed. One line brings the parts with the header, all of them the others. Each part is from one source
+/// alone: if it is wrong, that source is named by wrong(), its lines end, and others bring the part. So nothing else is
+/// fetched twice than a part of each source that lies, is lost or is slow. The pull completes if one source is honest
+/// and can be reached. Borrows the consumer.
+/// Size: 20 KiB for eight lines.
+template <consumer Consumer, chunking_strategy Chunking, class Limits = default_limits>
+class checked_transfer {
+  using machine_type = parallel_recipient<Chunking, Limits>;
+  using part_type = detail::claimed_parts::part;
+  static_assert(
+      requires { requires Consumer::checks_groups; },
+      "tensorpull: the parts of this pull are checked by a consumer that checks groups (consumer, 15)");
+
+ public:
+  using consumer_type = Consumer;  ///< where the bytes go
+  /// The most lines.
+  static constexpr std::uint8_t most_lines = static_cast<std::uint8_t>(machine_type::most_lines);
+  /// As transfer::read_piece_bytes.
+  static constexpr std::size_t read_piece_bytes = std::size_t{4} << 20;
+
+  /// Fails with not_verifiable if the request names tensors: a group has bytes of others, too.
+  checked_transfer(Consumer& to, pull_request request, Chunking chunking, std::uint32_t) noexcept
+      : to_(to), request_(request), chunking_(chunking) {
+    if (to.fingerprint() != 0) request_.fingerprint = to.fingerprint();
+    request_.schema = to.schema();
+    if (request_.by_name()) fail({errc::not_verifiable});
+  }
+
+  /// The consumer knows itself what is there.
+  bool resume(const resume_cursor&) noexcept { return to_.right_bytes() > 0; }
+  /// How far it has got; without a digest, since the consumer can check what is there.
+  resume_cursor cursor() const noexcept {
+    resume_cursor c;
+    if (said_.ref) c = {said_.ref, said_.fingerprint, said_.version, first_missing(), 0};
+    return c;
+  }
+
+  /// A line as an endpoint drives it: a model of transfer_role.
+  using line = detail::line_role<checked_transfer>;
+  /// Valid as long as this object is.
+  line line_of(std::uint8_t number) noexcept { return {*this, number}; }
+
+  /// A line has a connection. `source`: which of the owners is at its other end, below 8. `first_id`: the endpoint's
+  /// next_id().
+  void up(std::uint8_t number, std::uint8_t source, std::uint32_t first_id) noexcept {
+    state& l = lines_[number];
+    l = {};
+    l.up = l.coming = true;  // it may return when it is lost
+    l.source = source;
+    l.machine = machine_type(request_, chunking_, first_id);
+    l.machine.take(chunk_order::given);
+    if (is_wrong(source)) l.why = error{errc::digest_mismatch};
+    else settle();
+  }
+  /// Whether a line without a connection may have one soon.
+  void coming(std::uint8_t number, bool may) noexcept {
+    lines_[number].coming = may;
+    if (!may) settle();
+  }
+  void more_sources(bool) noexcept {}  ///< nothing follows from it
+  /// A line has lost its connection.
+  void lost(std::uint8_t number) noexcept {
+    if (lines_[number].up) leave(number, &line_state::up, false);
+  }
+  /// Why a line can no longer be used although it is connected; nothing: it can.
+  optional<error> line_ended(std::uint8_t number) const noexcept { return lines_[number].why; }
+  /// How long its owner asks us to wait; 0: it does not.
+  std::chrono::milliseconds line_pause(std::uint8_t number) const noexcept { return lines_[number].pause; }
+  /// A line whose owner was busy asks again.
+  void resume_line(std::uint8_t number) noexcept {
+    lines_[number].pause = {};
+    lines_[number].machine.restart(0);
+  }
+  /// Replaces the line that brings the beginning or confirms, which is silent, slow or lost. False: there is no other.
+  bool replace_first() noexcept {
+    for (std::uint8_t i = 1; i <= most_lines && !ended_ && (!sharing_ || finished_); ++i) {
+      const auto n = static_cast<std::uint8_t>((first_ + i) % most_lines);
+      if (n == first_ || !usable(n) || lines_[n].machine.describing()) continue;
+      if (first_ != nobody) parts_.leave(first_);
+      begin_with(n);
+      return true;
+    }
+    return false;
+  }
+  /// Whether all others wait for the line that brings the beginning, or for its source to return.
+  bool waits_for_first() const noexcept { return begun_ && !sharing_ && !finished_ && !ended_; }
+  /// The line that brings the beginning or confirms; most_lines or more: there is none.
+  std::uint8_t first_line() const noexcept { return first_; }
+  /// Whether a line waits for an answer.
+  bool awaits(std::uint8_t number) const noexcept {
+    const state& l = lines_[number];
+    return l.up && (l.machine.describing() || l.machine.in_flight() > 0 || number == first_);
+  }
+  /// Whether a line could bring more than others leave to it.
+  bool idles(std::uint8_t number) const noexcept {
+    return sharing_ && usable(number) && lines_[number].machine.takes_chunks() &&
+           lines_[number].machine.in_flight() == 0;
+  }
+  /// A line that has nothing to do brings the parts of a slower one instead. False: there are none.
+  bool take_over(std::uint8_t number) noexcept {
+    const auto of = parts_.free_slowest(number);
+    if (!of) return false;
+    if (of->line != nobody) lines_[of->line].is_late = true;
+    const auto bit = static_cast<std::uint8_t>(1u << of->source);
+    repeats_ += (relieved_ & bit) != 0 && repeats_ < 16;
+    relieved_ |= bit;
+    return true;
+  }
+  /// How often that was done to a source a second time: perhaps all are as slow.
+  unsigned repeats() const noexcept { return repeats_; }
+  /// How many parts it has brought.
+  std::uint32_t parts_of(std::uint8_t number) const noexcept { return lines_[number].brought; }
+  /// Grows when bytes that had landed were wrong.
+  std::uint8_t stage() const noexcept { return stage_; }
+  /// Sources whose words or bytes were not those of the image, one bit each.
+  std::uint8_t wrong() const noexcept { return wrong_; }
+
+  bool ended() const noexcept { return ended_; }  ///< whether outcome() is final
+  const pull_request& request() const noexcept { return request_; }  ///< with the consumer's schema
+  std::uint64_t chunks() const noexcept { return chunks_; }  ///< that have landed whole
+  std::uint32_t answers() const noexcept { return answers_; }  ///< that were progress
+  /// Bytes that have landed and are not known to be wrong.
+  std::uint64_t landed_bytes() const noexcept { return finished_ ? said_.image_bytes : parts_.landed(); }
+  std::uint64_t total_bytes() const noexcept { return said_.image_bytes; }  ///< of the image; 0: not known yet
+  /// How long to wait if all owners are busy; 0: they are not.
+  std::chrono::milliseconds pause() const noexcept {
+    std::chrono::milliseconds least{};
+    for (std::uint8_t i = 0; i < most_lines; ++i) {
+      const state& l = lines_[i];
+      if (usable(i) || (l.coming && !l.up)) return {};
+      if (l.works() && (least.count() == 0 || l.pause < least)) least = l.pause;
+    }
+    return least;
+  }
+  /// As transfer::measured().
+  void measured(std::chrono::nanoseconds time) noexcept
+    requires detail::adapts<Chunking>
+  {
+    for (state& l : lines_)
+      if (l.up) l.machine.measured(came_, time);
+  }
+  /// After all connections were lost: as transfer::restart.
+  void restart() noexcept {
+    for (std::uint8_t i = 0; i < most_lines; ++i) {
+      parts_.leave(i);
+      lines_[i].up = false;
+    }
+    first_ = nobody;
+  }
+  void give_reason(std::uint32_t reason) noexcept { reason_ = reason; }  ///< for the farewell of one that gives up
+  /// As transfer::fail().
+  void fail(error why) noexcept {
+    if (ended_) return;
+    ended_ = true;
+    if (finished_) {
+      unconfirmed_because_ = why.code;
+      return;
+    }
+    why.at = parts_.landed();
+    error_ = why;
+    if (std::exchange(begun_, false)) to_.abandon(why);
+  }
+  /// The receipt, or why there is none. Call it when ended().
+  result<receipt> outcome() const noexcept {
+    if (error_) return failure(*error_);
+    return made_receipt();
+  }
+  /// The farewell to the owner of a connection after the transfer. The owner forgets this recipient if another got the
+  /// confirmation.
+  optional<frame> farewell_of(std::uint8_t number) const noexcept {
+    if (!ended_ || number >= most_lines) return {};
+    const state& l = lines_[number];
+    if (!l.up || l.machine.nonce() == 0) return {};
+    frame bye = l.machine.farewell();
+    if (is_wrong(l.source)) bye.status = status::digest_mismatch;
+    else if (finished_) {
+      if (first_ == nobody || l.machine.nonce() == lines_[first_].machine.nonce()) return {};
+      bye.status = status::looked;
+    } else {
+      bye.reason = reason_;
+      if (!sharing_) bye.status = declining(error_->code);
+    }
+    return bye;
+  }
+  optional<frame> farewell() const noexcept { return farewell_of(first_); }  ///< of the first_line()
+
+ private:
+  friend line;
+  static constexpr std::uint8_t nobody = detail::claimed_parts::nobody;
+  using line_state = detail::line_state<machine_type, unverified>;
+  struct state : line_state {
+    std::uint32_t brought = 0;
+    bool is_late = false;  // it is asked for nothing more before it has answered
+    bool served_end = false;  // its owner has served the last byte over this connection
+  };
+
+  const machine_type& machine(std::uint8_t n) const noexcept { return lines_[n].machine; }
+  bool usable(std::uint8_t n) const noexcept { return lines_[n].works() && lines_[n].pause.count() == 0; }
+  bool is_wrong(std::uint8_t source) const noexcept { return (wrong_ >> source & 1) != 0; }
+  /// Whether a source may go on with what it has begun.
+  bool returns(std::uint8_t source) const noexcept {
+    for (const state& l : lines_)
+      if (l.source == source && (l.works() || l.may_come())) return true;
+    return false;
+  }
+  std::uint64_t first_missing() const noexcept {
+    std::uint64_t at = 0;
+    for (std::size_t i = 0; i < parts_.size() && parts_[i].right; ++i) at += parts_.length_of(i);
+    return at;
+  }
+
+  /// A line has no connection any more, or is of no use.
+  template <class Flag>
+  void leave(std::uint8_t n, Flag line_state::* flag, Flag value) noexcept {
+    state& l = lines_[n];
+    parts_.leave(n);
+    l.left = 0;
+    l.machine.unanswered(true, [](const auto&) {});
+    l.*flag = value;
+    if (n == first_) first_ = nobody;
+    settle();
+  }
+  void end_line(std::uint8_t n, const error& why) noexcept { leave<optional<error>>(n, &line_state::why, why); }
+  void end_source(std::uint8_t source, const error& why) noexcept {
+    for (std::uint8_t i = 0; i < most_lines; ++i)
+      if (lines_[i].works() && lines_[i].source == source) end_line(i, why);
+  }
+  /// Its words or bytes are not those of the image.
+  void accuse(std::uint8_t source) noexcept {
+    wrong_ |= static_cast<std::uint8_t>(1u << source);
+    ++stage_;
+    if (source == begun_by_) begun_by_ = nobody;
+    parts_.forget(source);
+    end_source(source, {errc::digest_mismatch});
+  }
+
+  /// After an answer or a loss: chooses who brings the beginning, or confirms.
+  void settle() noexcept {
+    if (ended_ || first_ != nobody) return;
+    // the beginning that a source has brought is not thrown away because its connection was lost
+    const bool waits = waits_for_first() && begun_by_ != nobody && parts_.landed() > 0 && returns(begun_by_);
+    for (std::uint8_t i = 0; i < most_lines; ++i) {
+      if (!usable(i) || lines_[i].machine.describing() || (waits && lines_[i].source != begun_by_)) continue;
+      if (finished_) return confirm_over(best_to_confirm());
+      if (sharing_) {
+        if (!describes_it(lines_[i])) return accuse(lines_[i].source);
+      } else {
+        return begin_with(i);
+      }
+    }
+  }
+  bool describes_it(const state& l) const noexcept {
+    const description& d = l.machine.description();
+    return d.image_bytes == said_.image_bytes && d.data_start == said_.data_start;
+  }
+  /// The line brings the parts with the header, or confirms.
+  void begin_with(std::uint8_t n) noexcept {
+    if (finished_) return confirm_over(n);
+    first_ = nobody;
+    const state& l = lines_[n];
+    if (begun_ && l.source == begun_by_ && describes_it(l)) {
+      first_ = n;
+      return;
+    }
+    const std::uint8_t source = l.source;
+    const description d = l.machine.description();
+    begun_ = true;
+    begun_by_ = source;
+    said_ = d;
+    if (const auto ok = to_.begin(d); !ok) return refuse(source, ok.error());
+    const std::uint64_t right = std::min(to_.right_bytes(), d.image_bytes);
+    if constexpr (requires { to_.read_back(); })
+      if (right > 0 && !header_.take_all(to_.read_back(), d.data_start)) return accuse(source);
+    parts_.begin(d.image_bytes, to_.group_bytes(), right);
+    first_ = n;
+    ++answers_;
+    share();
+  }
+  /// The consumer does not take the beginning that a source gives.
+  void refuse(std::uint8_t source, const error& why) noexcept {
+    if (why.code == errc::digest_mismatch && !to_.refused()) return accuse(source);
+    if (why.code == errc::io || why.code == errc::disk_full || why.code == errc::out_of_memory) return fail(why);
+    begun_by_ = nobody;
+    end_source(source, why);
+  }
+  /// Once the header is right, all lines bring parts.
+  void share() noexcept {
+    std::size_t i = 0;
+    while (i < parts_.size() && parts_[i].right) ++i;
+    if (i < parts_.parts_with(said_.data_start)) return;
+    told_ = i;
+    to_.in_any_order(i == parts_.size() ? said_.image_bytes : parts_.begin_of(i));
+    sharing_ = true;
+    first_ = nobody;
+    for (state& l : lines_)  // those that were refused among them
+      if (l.machine.description().ref && !describes_it(l) && !is_wrong(l.source)) accuse(l.source);
+    if (i == parts_.size()) return finish();
+    settle();
+  }
+
+  bool next(std::uint8_t n, frame& out) noexcept {
+    state& l = lines_[n];
+    if (ended_ || !usable(n)) return false;
+    if (l.machine.next(out)) return true;
+    l.is_late = l.is_late && l.machine.in_flight() > 0;
+    if (finished_ || (!sharing_ && n != first_) || l.is_late || !l.machine.may_ask()) return false;
+    std::size_t lines = 0;
+    for (std::uint8_t i = 0; i < most_lines; ++i) lines += usable(i);
+    const std::size_t end = sharing_ ? parts_.size() : parts_.parts_with(said_.data_start);
+    part_type* const p = parts_.next_for(n, l.source, end, std::max<std::size_t>(2, parts_.size() / (4 * lines)),
+                                         [this](std::uint8_t source) { return returns(source); });
+    if (p == nullptr) return false;
+    const std::size_t i = parts_.index_of(*p);
+    const std::uint64_t at = parts_.begin_of(i) + p->asked;
+    const std::uint64_t most = std::min(parts_.length_of(i) - p->asked, l.machine.longest_chunk());
+    const std::uint64_t length = l.machine.length_from(at, most);
+    l.machine.ask(out, {at, at, static_cast<std::uint32_t>(length), {static_cast<std::uint8_t>(i), 0}});
+    p->asked += length;
+    return true;
+  }
+  bool next_is_long() const noexcept { return false; }
+
+  void on(std::uint8_t n, const frame& m) noexcept {
+    state& l = lines_[n];
+    if (ended_ || l.why) return;
+    const auto event = l.machine.on(m);
+    if (!event) return end_line(n, event.error());
+    if (*event == recipient_event::nothing) return;
+    if (l.machine.comparing()) return end_line(n, {errc::schema_mismatch});
+    if (*event == recipient_event::confirmed) {
+      confirmed_ = ended_ = true;
+      if constexpr (requires { to_.confirmed(); }) to_.confirmed();
+      return;
+    }
+    ask_again(l, n);
+    if (*event == recipient_event::busy)
+      return leave(n, &line_state::pause, std::max(l.machine.delay(), std::chrono::milliseconds(1)));
+    settle();
+  }
+  /// The line's machine has begun anew: some requests will not be answered.
+  void ask_again(state& l, std::uint8_t n) noexcept {
+    bool some = false;
+    l.machine.unanswered(false, [&](const auto&) { some = true; });
+    if (some) parts_.leave(n);
+  }
+  bool on_chunk(std::uint8_t n, const frame& m) noexcept {
+    state& l = lines_[n];
+    if (ended_ || l.why) return false;
+    l.left = m.length;
+    l.chunk = machine_type::ledger::number::none();
+    if (!l.machine.takes_chunks()) {
+      if (const auto event = l.machine.on(m); !event) end_line(n, event.error());
+      return !ended_ && !l.why;
+    }
+    const auto asked = l.machine.answered(m);
+    if (!asked) {
+      end_line(n, asked.error());
+      return false;
+    }
+    ask_again(l, n);
+    if (!*asked) return true;
+    l.chunk = (*asked)->of;
+    l.at = (*asked)->offset;
+    l.served_end = l.served_end || l.at + m.length == said_.image_bytes;
+    return true;
+  }
+  /// The part that a line's chunk lands in; nullptr: nobody wants it any more.
+  part_type* landing(std::uint8_t n) noexcept {
+    const state& l = lines_[n];
+    // the parts with the header land in order, whatever was asked when
+    if (l.chunk.is_none() || (!sharing_ && l.at != parts_.landed())) return nullptr;
+    return parts_.awaited(n, l.at);
+  }
+  bool drops(std::uint8_t n) noexcept { return ended_ || lines_[n].why || lines_[n].left == 0; }
+  prepared prepare(std::uint8_t n, std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
+    most = std::min(most, lines_[n].left);
+    return landing(n) == nullptr ? detail::prepare_in(passing_, most, out) : to_.prepare(lines_[n].at, most, out);
+  }
+  void landed(std::uint8_t n, std::span<const std::byte> bytes) noexcept {
+    state& l = lines_[n];
+    if (drops(n)) return;
+    l.left -= bytes.size();
+    part_type* const p = landing(n);
+    if (p == nullptr) {  // nor is anybody going to want its rest
+      l.chunk = machine_type::ledger::number::none();
+      return;
+    }
+    if (!sharing_ && !header_.take(l.at, bytes, said_.data_start)) return accuse(l.source);
+    if (const auto ok = to_.commit(l.at, bytes); !ok) return sharing_ ? fail(ok.error()) : refuse(l.source, ok.error());
+    l.at += bytes.size();
+    p->landed += bytes.size();
+    came_ += bytes.size();
+    if (l.left == 0) {
+      ++chunks_;
+      ++answers_;
+    }
+    if (p->landed == parts_.length_of(parts_.index_of(*p))) complete(n, *p);
+  }
+  void complete(std::uint8_t n, part_type& p) noexcept {
+    const std::size_t i = parts_.index_of(p);
+    if (sharing_)
+      if (const auto ok = to_.check(parts_.begin_of(i), parts_.length_of(i)); !ok)
+        return ok.error() == errc::digest_mismatch ? accuse(lines_[n].source) : fail(ok.error());
+    p.right = true;
+    ++lines_[n].brought;
+    if (!sharing_) return share();
+    for (; told_ < parts_.size() && parts_[told_].right; ++told_)
+      if (const auto ok = to_.chunk(parts_.begin_of(told_), parts_.length_of(told_)); !ok) return fail(ok.error());
+    if (told_ == parts_.size()) finish();
+  }
+
+  void finish() noexcept {
+    if (const auto ok = to_.finish(made_receipt()); !ok) return fail(ok.error());
+    finished_ = true;
+    settle();
+  }
+  /// An owner takes a confirmation over a connection that it has served the last byte; over another one it has to be
+  /// asked for that first.
+  std::uint8_t best_to_confirm() const noexcept {
+    std::uint8_t best = nobody;
+    const auto worth = [this](std::uint8_t n) {
+      return (lines_[n].served_end ? 2 : 0) + (lines_[n].machine.in_flight() == 0 ? 1 : 0);
+    };
+    for (std::uint8_t i = 0; i < most_lines; ++i)
+      if (usable(i) && !lines_[i].machine.describing() && (best == nobody || worth(i) > worth(best))) best = i;
+    return best;
+  }
+  void confirm_over(std::uint8_t n) noexcept {
+    machine_type& m = lines_[n].machine;
+    first_ = n;
+    m.unanswered(true, [](const auto&) {});
+    m.confirm(said_.version, true);
+  }
+  receipt made_receipt() const noexcept {
+    receipt r;
+    r.outcome = tensorpull::outcome::completed;
+    r.bytes = said_.image_bytes;
+    r.chunks = chunks_;
+    r.version = said_.version;
+    r.fingerprint = said_.fingerprint;
+    r.confirmed = confirmed_;
+    r.unconfirmed_because = unconfirmed_because_;
+    r.believed = false;
+    return r;
+  }
+
+  Consumer& to_;
+  pull_request request_;
+  [[no_unique_address]] Chunking chunking_;
+  std::array<state, most_lines> lines_{};
+  detail::claimed_parts parts_{};
+  description said_{};  // by the source of the beginning
+  optional<error> error_;
+  std::uint64_t chunks_ = 0, came_ = 0;
+  std::size_t told_ = 0;  // parts that the consumer was told of
+  std::uint32_t answers_ = 0, reason_ = 0;
+  errc unconfirmed_because_{};
+  std::uint8_t first_ = nobody, begun_by_ = nobody, stage_ = 0, wrong_ = 0, relieved_ = 0, repeats_ = 0;
+  bool begun_ = false, sharing_ = false, finished_ = false, confirmed_ = false, ended_ = false;
+  detail::header_length header_{};
+  std::byte passing_[16 * 1024];  // what nobody wants any more
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,149 @@
+// The parts of an image of which each is from one source alone, so that whoever gave wrong bytes is known.
+#pragma once
+
+#include <tensorpull/satellites/parallel/chunk_ledger.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/optional.hpp>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace tensorpull::detail {
+
+/// An image is cut into at most most_parts parts of equal length, a power of two and whole groups. A line claims a
+/// part, and its bytes land in their order. A part that its line has left is gone on with by its source; another one
+/// begins it anew.
+class claimed_parts {
+ public:
+  static constexpr std::uint8_t nobody = 0xff;
+
+  struct part {
+    std::uint64_t asked = 0, landed = 0;  ///< bytes from its beginning on
+    std::uint8_t line = nobody, source = nobody;
+    bool right = false;  ///< all of it has landed and was checked
+    bool free = false;  ///< any source may begin it anew
+  };
+
+  /// The first `right` bytes are there already.
+  void begin(std::uint64_t image_bytes, std::uint64_t group_bytes, std::uint64_t right) noexcept {
+    image_bytes_ = image_bytes;
+    shift_ = static_cast<std::uint8_t>(std::bit_width(group_bytes) - 1);
+    while (image_bytes != 0 && (image_bytes - 1) >> shift_ >= most_parts) ++shift_;
+    count_ = image_bytes == 0 ? 0 : static_cast<std::size_t>(((image_bytes - 1) >> shift_) + 1);
+    for (std::size_t i = 0; i < count_; ++i) {
+      part& p = parts_[i];
+      const std::uint64_t there = right - std::min(right, begin_of(i));
+      p = {.right = there >= length_of(i)};
+      p.asked = p.landed = std::min(there, length_of(i));
+    }
+  }
+  std::size_t size() const noexcept { return count_; }
+  part& operator[](std::size_t i) noexcept { return parts_[i]; }
+  const part& operator[](std::size_t i) const noexcept { return parts_[i]; }
+  std::size_t index_of(const part& p) const noexcept { return static_cast<std::size_t>(&p - parts_.data()); }
+  std::uint64_t begin_of(std::size_t i) const noexcept { return std::uint64_t{i} << shift_; }
+  std::uint64_t length_of(std::size_t i) const noexcept {
+    return std::min(std::uint64_t{1} << shift_, image_bytes_ - begin_of(i));
+  }
+  /// How many parts have one of the first `bytes` bytes.
+  std::size_t parts_with(std::uint64_t bytes) const noexcept {
+    return bytes == 0 ? 0 : static_cast<std::size_t>(((bytes - 1) >> shift_) + 1);
+  }
+  std::uint64_t landed() const noexcept {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < count_; ++i) sum += parts_[i].landed;
+    return sum;
+  }
+  /// The part with this byte, if it is the next one that a line has to bring; nullptr: nobody wants it from there.
+  part* awaited(std::uint8_t line, std::uint64_t at) noexcept {
+    const std::uint64_t i = at >> shift_;
+    if (i >= count_) return nullptr;
+    part& p = parts_[static_cast<std::size_t>(i)];
+    return !p.right && p.line == line && begin_of(static_cast<std::size_t>(i)) + p.landed == at ? &p : nullptr;
+  }
+
+  /// The part among the first `end` that a line asks next, which it claims; nullptr: there is none, or it has claimed
+  /// `most`. `returns(source)`: whether that source may go on with what it has begun.
+  template <class Returns>
+  part* next_for(std::uint8_t line, std::uint8_t source, std::size_t end, std::size_t most, Returns returns) noexcept {
+    part *begun = nullptr, *fresh = nullptr, *left = nullptr;
+    std::size_t claimed = 0;
+    for (std::size_t i = 0; i < end; ++i) {
+      part& p = parts_[i];
+      if (p.right) continue;
+      if (p.line == line) {
+        if (p.asked < length_of(i)) return &p;
+        ++claimed;
+      } else if (p.line == nobody) {
+        part*& others = p.source == nobody ? fresh : left;
+        part*& kind = p.source == source ? begun : others;
+        if (kind == nullptr && (&kind != &left || p.free || !returns(p.source))) kind = &p;
+      }
+    }
+    part* p = begun;
+    if (p == nullptr) p = fresh;
+    if (p == nullptr) p = left;
+    if (p == nullptr || claimed >= most) return nullptr;
+    if (p == left) empty(*p);
+    p->line = line;
+    p->source = source;
+    p->free = false;
+    return p;
+  }
+  /// A line will not answer what it was asked.
+  void leave(std::uint8_t line) noexcept {
+    for (std::size_t i = 0; i < count_; ++i)
+      if (!parts_[i].right && parts_[i].line == line) abandon(parts_[i]);
+  }
+  /// The bytes that a source has given of unfinished parts do not count.
+  void forget(std::uint8_t source) noexcept {
+    for (std::size_t i = 0; i < count_; ++i)
+      if (!parts_[i].right && parts_[i].source == source) empty(parts_[i]);
+  }
+  /// Whose parts they were. `line`: nobody, if it had left them.
+  struct holder {
+    std::uint8_t line = nobody, source = nobody;
+  };
+  /// Any source may begin the parts anew that the slowest of the other lines has claimed or left. Nothing: there are
+  /// none.
+  optional<holder> free_slowest(std::uint8_t line) noexcept {
+    const part* slowest = nullptr;
+    std::uint64_t most = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const part& p = parts_[i];
+      if (p.right || p.source == nobody || p.line == line || p.free || length_of(i) - p.landed <= most) continue;
+      most = length_of(i) - p.landed;
+      slowest = &p;
+    }
+    if (slowest == nullptr) return {};
+    const holder of{slowest->line, slowest->source};
+    for (std::size_t i = 0; i < count_; ++i) {
+      part& p = parts_[i];
+      if (p.right || p.line != of.line || p.source != of.source) continue;
+      abandon(p);
+      p.free = true;
+    }
+    return of;
+  }
+
+ private:
+  static void abandon(part& p) noexcept {
+    p.line = nobody;
+    p.asked = p.landed;
+  }
+  static void empty(part& p) noexcept {
+    p.landed = 0;
+    abandon(p);
+    p.source = nobody;
+    p.free = false;
+  }
+
+  std::array<part, most_parts> parts_{};
+  std::uint64_t image_bytes_ = 0;
+  std::size_t count_ = 0;
+  std::uint8_t shift_ = 0;
+};
+
+}  // namespace tensorpull::detail

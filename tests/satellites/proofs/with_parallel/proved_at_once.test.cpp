@@ -1,0 +1,390 @@
+// Several sources at once of which some lie in any byte, at any time, about anything, over lines that are lost and come
+// back, by random schedules: a pull that is proved completes if one of them is honest, and names no honest one.
+#include "support/own_folder.hpp"
+#include "support/pair.hpp"
+
+#include <tensorpull/consumers/any_schema/new_model.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
+#include <tensorpull/satellites/parallel/checked_transfer.hpp>
+#include <tensorpull/satellites/parallel/parallel_transfer.hpp>
+#include <tensorpull/satellites/proofs/proved.hpp>
+
+#include <deque>
+#include <filesystem>
+#include <numeric>
+
+namespace proved_at_once_test {
+
+using namespace test;
+
+constexpr tp::ref_id id{1, 2};
+constexpr std::uint64_t group = 64 * 1024;
+
+/// Images of one group and of many, with headers of one and of several.
+model blank_model(std::uint64_t kind) {
+  model m;
+  if (kind == 0) m.add("a", tp::dtype::f32, {60 * 1024}).add("b", tp::dtype::f32, {70 * 1024});
+  else if (kind == 1) m.add("a", tp::dtype::u8, {3});
+  else if (kind == 2) m.add("a", tp::dtype::f32, {300 * 1024}).add("z", tp::dtype::f32, {0});
+  else
+    for (int i = 0; i < 800; ++i)
+      m.add("a long name, for a header of more than one group " + std::to_string(i), tp::dtype::f32, {100});
+  m.ready();
+  return m;
+}
+tp::proof proof_of(const model& m, unsigned level) {
+  const tp::source_view image = m.source();
+  std::vector<tp::blake3_value> values;
+  const auto root = tp::proof_tree::make(image)->root();
+  const std::uint64_t groups = tp::groups_of(image.schema->image_bytes, level);
+  for (std::uint64_t i = 0; i < groups && groups > 1; ++i) {
+    tp::detail::group_hash<> hash((i << level) / 1024);
+    const std::uint64_t at = i << level;
+    EXPECT_TRUE(tp::hash_range(hash, image, at, std::min(std::uint64_t{1} << level, image.schema->image_bytes - at)));
+    values.push_back(hash.chaining_value());
+  }
+  return *tp::proof::make(root, image.schema->image_bytes, level, values);
+}
+bool is_chunk(const byte_vector& f) { return !f.empty() && kind_of(f) == tp::frame_kind::chunk && f.size() > 88; }
+std::uint64_t offset_of(const byte_vector& f) {
+  return tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80))->offset;
+}
+template <class Change>
+tampering describes(Change change) {
+  return lie_about(tp::frame_kind::description, change);
+}
+
+/// Its frames are changed from one on, each with the same likelihood, and perhaps only up to another one.
+tampering a_liar(std::uint64_t seed) {
+  generator r(seed);
+  const std::uint64_t kind = r.below(13), rate = 1 + r.below(8), from = r.below(12), to = from + 1 + r.below(30);
+  const tampering longer = describes([](tp::frame& m) { m.image_bytes += 8; }),
+                  shifted = describes([](tp::frame& m) { m.image_bytes += 8, m.data_start += 8; }),
+                  longer_header = describes([](tp::frame& m) { m.data_start += 8; }),
+                  endless = describes([](tp::frame& m) { m.image_bytes = ~std::uint64_t{0} / 2; }),
+                  another_schema = describes([](tp::frame& m) { ++m.fingerprint; }),
+                  unproved = describes([](tp::frame& m) { m.flag = false; }),
+                  short_chunks = describes(
+                      [seed](tp::frame& m) { m.length = static_cast<std::uint32_t>(1 + seed % 99'999); }),
+                  another_serve = describes([](tp::frame& m) { ++m.nonce; }), busy = describes([](tp::frame& m) {
+                                                                                m.kind = tp::frame_kind::refused;
+                                                                                m.status = tp::status::busy;
+                                                                                m.delay_ms = 1;
+                                                                              });
+  return [=, n = std::uint64_t{0}](byte_vector& f) mutable {
+    const std::uint64_t i = n++;
+    const bool now = r.below(rate) == 0, at_times = r.below(2) == 0;
+    const auto damage = [&](bool does, std::size_t at) {
+      if (does && is_chunk(f)) f[at] ^= std::byte{1};
+    };
+    const std::size_t any = is_chunk(f) ? 80 + r.below(f.size() - 88) : 0;
+    switch (kind) {
+      case 0: return damage(now && i >= from && i < to, any);
+      case 1: return now && i >= from ? f.clear() : void();
+      case 2: return i >= from ? f.clear() : void();
+      case 3: return i == 0 || i % to >= from ? longer(f) : void();
+      case 4: shifted(f); return damage(i > from, 80);
+      case 5: return at_times ? another_schema(f) : damage(now && i > from, 80);
+      case 6: return at_times ? unproved(f) : damage(now && i > from, 80);
+      case 7: short_chunks(f); return damage(now && i > from, 80);
+      case 8: return at_times ? another_serve(f) : damage(now && i > from, 80);
+      case 9: return now ? busy(f) : damage(now && i > from, 80);
+      case 10: return damage(now && i > from, any);
+      case 11: return endless(f);
+      default: return now ? longer_header(f) : damage(at_times && i < 2 * from, any);
+    }
+  };
+}
+
+/// One line to a source. A driver tries five times without a word that is new.
+struct line {
+  std::unique_ptr<pair> to;
+  std::uint64_t quiet = 0, idle = 0, at = 0, source = 0;
+  int tries = 0;
+  bool over = false;
+};
+/// How the lines of a pull are.
+struct lines_of {
+  std::uint64_t count = 0, piece = 16 * 1024, losses = 0;  // losses: one in so many turns; 0: none
+};
+
+/// The pull, driven as parallel_pull.hpp drives it. `lies`: of each source; nothing: it is honest.
+template <class Consumer, class Chunking = tp::fixed_bytes<65'536>>
+struct pulled {
+  std::optional<tp::result<tp::receipt>> done;
+  std::uint8_t wrong = 0;
+  std::uint64_t turns = 0;
+  std::vector<std::uint64_t> carried;  // bytes from each source
+
+  pulled(Consumer& to, const model& published, std::vector<tampering> lies, const lines_of& how, std::uint64_t seed)
+      : carried(lies.size()) {
+    generator r(seed);
+    const tp::pull_request request{.ref = id, .version = version_of(published), .recipient = {9}};
+    tp::checked_transfer<Consumer, Chunking> t(to, request, {}, 1);
+    std::deque<line> all(how.count);
+    for (std::uint64_t i = 0; i < how.count; ++i) {
+      all[i].source = i % lies.size();
+      t.coming(static_cast<std::uint8_t>(i), true);
+    }
+    tp::no_transfer idle;
+    tp::error last{tp::errc::connection_failed};
+    std::uint64_t patience = 20, slowness = 800, began = 0, began_with = 0;
+    std::uint8_t hurried = 0xff;
+    for (std::uint64_t over = 0; turns < 100'000 && !t.ended(); ++turns) {
+      for (std::uint8_t n = 0; n < how.count && !t.ended(); ++n) {
+        line& l = all[n];
+        if (l.over || (!l.to && turns < l.at)) continue;
+        if (!l.to) {
+          l.to = std::make_unique<pair>(cut{static_cast<std::size_t>(how.piece)});
+          l.to->left.publish(published, id);
+          if (lies[l.source]) l.to->owner_lies = [&lie = lies[l.source]](byte_vector& f) { lie(f); };
+          l.to->right.end.begin_pull();
+          t.up(n, static_cast<std::uint8_t>(l.source), l.to->right.end.next_id());
+          l.quiet = 0;
+        }
+        const std::uint64_t before = l.to->to_right.carried, before_landed = t.landed_bytes();
+        auto role = t.line_of(n);
+        l.to->pump(idle, role);
+        carried[l.source] += l.to->to_right.carried - before;
+        const bool moved = l.to->to_right.carried != before || t.landed_bytes() != before_landed;
+        l.quiet = moved ? 0 : l.quiet + 1;
+        const auto why = t.line_ended(n);
+        const bool lost = how.losses != 0 && r.below(how.losses) == 0;
+        if ((why || lost || l.to->right_error || l.to->left_error) && !t.ended()) {
+          if (why) last = *why;
+          t.lost(n);
+          l.to.reset();
+          if (lost && !why && !lies[l.source]) l.tries = 0;
+          l.over = why || ++l.tries == 5;
+          l.at = turns + 5 + r.below(20);
+          over += l.over;
+          t.coming(n, !l.over);
+          continue;
+        }
+        l.idle = t.idles(n) ? l.idle + 1 : 0;
+        if (l.idle >= std::uint64_t{50} << t.repeats() && t.take_over(n)) l.idle = 0;
+        if (n != t.first_line() && t.line_pause(n).count() > 0 && r.below(3) == 0) t.resume_line(n);
+        if (n != t.first_line() && t.first_line() < t.most_lines) continue;
+        if (n == t.first_line() && t.awaits(n) && l.quiet >= patience && t.replace_first())
+          patience = std::min<std::uint64_t>(2 * patience, 1200);
+        const bool is_another = t.first_line() < t.most_lines && hurried != t.first_line();
+        if (!t.waits_for_first() || is_another || t.landed_bytes() >= began_with + 65'536) {
+          if (is_another) hurried = t.first_line();
+          began_with = t.landed_bytes();
+          began = turns;
+        }
+        if (turns - began >= slowness && t.replace_first()) slowness *= 2;
+      }
+      if (over == how.count && !t.ended()) t.fail(last);
+    }
+    if (t.ended()) done = t.outcome();
+    wrong = t.wrong();
+  }
+};
+
+template <class Pulled>
+void expect_it_completes(const Pulled& p, std::uint8_t honest) {
+  EXPECT_EQ(p.wrong & honest, 0) << "names an honest one";
+  ASSERT_TRUE(p.done) << "never ends";
+  ASSERT_TRUE(*p.done) << to_string(p.done->error().code);
+  EXPECT_EQ((*p.done)->outcome, tp::outcome::completed);
+}
+
+template <class Chunking>
+std::uint8_t pull_at_random(std::uint64_t seed) {
+  generator r(seed);
+  const std::uint64_t kind = r.below(4), sources = 1 + r.below(5), honest_one = r.below(sources);
+  const unsigned level = tp::least_group_level + static_cast<unsigned>(r.below(3));
+  const lines_of how{.count = std::min<std::uint64_t>(8, sources + r.below(4)),
+                     .piece = std::uint64_t{1} << (8 + r.below(9)),
+                     .losses = r.below(3) == 0 ? 30 + r.below(300) : 0};
+  const model published = std::move(blank_model(kind).fill(1));
+  model mine = blank_model(kind);
+  std::uint8_t honest = 0;
+  std::vector<tampering> lies(sources);
+  for (std::uint64_t s = 0; s < sources; ++s)
+    if (s != honest_one && r.below(4) != 0) lies[s] = a_liar(r());
+    else honest |= static_cast<std::uint8_t>(1u << s);
+  const tp::proof by = proof_of(published, level);
+  tp::land into(mine.destination());
+  tp::proved to(into, by);
+  const pulled<decltype(to), Chunking> p(to, published, lies, how, seed);
+  expect_it_completes(p, honest);
+  EXPECT_TRUE(mine.same_tensors(published) && mine.guards_intact());
+  return p.wrong;
+}
+TEST(ProvedAtOnce, An_honest_source_is_found_and_never_named) {
+  int named = 0;
+  std::vector<std::uint64_t> seeds(200);
+  std::iota(seeds.begin(), seeds.end(), 0);
+  seeds.push_back(2718);  // a longer run has found it: the header's parts out of order
+  for (const std::uint64_t seed : seeds) {
+    if (HasFailure()) break;
+    SCOPED_TRACE(seed);
+    if (seed % 3 == 0) named += pull_at_random<tp::fixed_bytes<65'536>>(seed) != 0;
+    if (seed % 3 == 1) named += pull_at_random<tp::per_tensor<1 << 20>>(seed) != 0;
+    if (seed % 3 == 2) named += pull_at_random<tp::adaptive_bytes<4096, 65'536>>(seed) != 0;
+  }
+  EXPECT_GT(named, 50) << "many pulls have met a liar";
+}
+
+/// A lie of one kind in each answer.
+struct lie {
+  const char* about;
+  bool of_the_first;  ///< it is noticed in the source of the beginning alone
+  tampering how;
+};
+/// Another byte in the chunks that begin in [from, to): the one at `at`, or the last one.
+tampering wrong_bytes(std::uint64_t from, std::uint64_t to, std::optional<std::size_t> at) {
+  return [=](byte_vector& f) {
+    if (!is_chunk(f) || offset_of(f) < from || offset_of(f) >= to) return;
+    const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
+    f[80 + at.value_or(m->length - 1)] ^= std::byte{1};
+  };
+}
+constexpr std::uint64_t everywhere = ~std::uint64_t{0};
+TEST(ProvedAtOnce, Whoever_lies_is_named_and_nobody_else) {
+  const lie lies[]{{"a longer image", false, describes([](tp::frame& m) { m.image_bytes += 8; })},
+                   {"a longer header", false, describes([](tp::frame& m) { m.data_start += 8; })},
+                   {"both", false, describes([](tp::frame& m) { m.image_bytes += 8, m.data_start += 8; })},
+                   {"an endless image", false, describes([](tp::frame& m) { m.image_bytes = ~std::uint64_t{0} / 2; })},
+                   {"the header's length", true, wrong_bytes(0, 1, 0)},
+                   {"the header's text", true, wrong_bytes(0, 1, 20)},
+                   {"the first group", true, wrong_bytes(0, 1, 40'000)},
+                   {"first bytes", false, wrong_bytes(0, everywhere, 0)},
+                   {"last bytes", false, wrong_bytes(0, everywhere, {})}};
+  const model published = std::move(blank_model(2).fill(1));
+  const tp::proof by = proof_of(published, tp::least_group_level);
+  for (const lie& one : lies)
+    for (std::size_t n = 2; n <= 4; ++n)
+      for (std::size_t liar = 0; liar < (one.of_the_first ? 1 : n); ++liar) {
+        SCOPED_TRACE(std::string(one.about) + ", source " + std::to_string(liar) + " of " + std::to_string(n));
+        std::vector<tampering> each(n);
+        each[liar] = one.how;
+        model mine = blank_model(2);
+        tp::land into(mine.destination());
+        tp::proved to(into, by);
+        const pulled<decltype(to)> p(to, published, each, {.count = n}, 1);
+        expect_it_completes(p, static_cast<std::uint8_t>(~(1u << liar)));
+        EXPECT_EQ(p.wrong, 1u << liar);
+        EXPECT_TRUE(mine.same_tensors(published));
+        // no more than what was asked of the liar ahead is fetched twice
+        EXPECT_LT(std::accumulate(p.carried.begin(), p.carried.end(), std::uint64_t{0}),
+                  published.schema().image_bytes + 12 * group);
+      }
+}
+TEST(ProvedAtOnce, All_lie_and_none_is_believed) {
+  const model published = std::move(blank_model(2).fill(1));
+  const tp::proof by = proof_of(published, tp::least_group_level);
+  model mine = blank_model(2);
+  tp::land into(mine.destination());
+  tp::proved to(into, by);
+  const tampering liar = wrong_bytes(0, everywhere, 0);
+  const pulled<decltype(to)> p(to, published, {liar, liar, liar}, {.count = 3}, 1);
+  ASSERT_TRUE(p.done);
+  EXPECT_EQ(code_of(*p.done), tp::errc::digest_mismatch);
+  EXPECT_EQ(p.wrong, 7u);
+}
+
+struct own_memory {
+  std::deque<byte_vector> memory;
+  tp::result<std::byte*> allocate(const tp::tensor_entry& entry) {
+    return memory.emplace_back(static_cast<std::size_t>(entry.size_bytes())).data();
+  }
+  void clear() noexcept { memory.clear(); }
+};
+TEST(ProvedAtOnce, A_header_that_cannot_be_read_names_its_source) {
+  const model published = std::move(blank_model(3).fill(1));
+  const tp::proof by = proof_of(published, tp::least_group_level);
+  for (const std::uint64_t chunk : {0, 65'536}) {  // the header is longer than a group
+    tp::new_model<own_memory> into{{}, {.max_bytes = 4 << 20}};
+    tp::proved to(into, by);
+    const pulled<decltype(to)> p(to, published, {wrong_bytes(chunk, chunk + 1, 9), {}}, {.count = 2}, 1);
+    expect_it_completes(p, 2);
+    EXPECT_EQ(p.wrong, 1u);
+    EXPECT_EQ(into.made().tensor_count, 800u);
+  }
+}
+TEST(ProvedAtOnce, The_image_itself_has_the_length_of_its_header) {
+  own_folder folder;
+  const std::string path = folder.path() / "m.safetensors";
+  const model published = std::move(blank_model(2).fill(1));
+  const tp::proof by = proof_of(published, tp::least_group_level);
+  for (const std::uint64_t wrong_by : {8, 3 * 65'536}) {
+    auto into = tp::safetensors_file::create(path, {.overwrite = true, .fsync = false});
+    ASSERT_TRUE(succeeded(into));
+    tp::proved to(*into, by);
+    const tampering liar = describes([wrong_by](tp::frame& m) { m.data_start += wrong_by; });
+    const pulled<decltype(to)> p(to, published, {liar, {}}, {.count = 2}, 1);
+    expect_it_completes(p, 2);
+    EXPECT_EQ(p.wrong, 1u);
+    EXPECT_EQ(std::filesystem::file_size(path), published.schema().image_bytes);
+  }
+}
+/// Takes any description, and has the right bytes already.
+struct has_it_all {
+  static constexpr bool irrevocable = false, any_order = true;
+  tp::source_view all;
+  std::array<std::byte, 4096> scratch{};
+  std::uint64_t fingerprint() const noexcept { return all.schema->fingerprint; }
+  const tp::image_schema* schema() const noexcept { return nullptr; }
+  tp::result<void> begin(const tp::description&) noexcept { return {}; }
+  tp::prepared prepare(std::uint64_t, std::uint64_t length, std::span<byte_span> out) noexcept {
+    return tp::detail::prepare_in(scratch, length, out);
+  }
+  tp::result<void> commit(std::uint64_t, const_byte_span) noexcept { return {}; }
+  tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
+  tp::result<void> finish(const tp::receipt&) noexcept { return {}; }
+  void abandon(const tp::error&) noexcept {}
+  tp::source_view read_back() const noexcept { return all; }
+};
+TEST(ProvedAtOnce, The_image_itself_has_the_length_of_its_header_if_a_part_is_there) {
+  const model published = std::move(blank_model(2).fill(1));
+  const tp::proof by = proof_of(published, tp::least_group_level);
+  has_it_all into{published.source()};
+  tp::proved to(into, by, 5 * group);
+  const tampering liar = describes([](tp::frame& m) { m.data_start += 8; });
+  const pulled<decltype(to)> p(to, published, {liar, {}, {}}, {.count = 3}, 1);
+  expect_it_completes(p, 6);
+  EXPECT_EQ(p.wrong, 1u);
+}
+TEST(ProvedAtOnce, What_is_proved_already_is_not_fetched) {
+  const model published = std::move(blank_model(2).fill(1));
+  const tp::proof by = proof_of(published, tp::least_group_level);
+  for (const std::uint64_t there : {group, 7 * group, 18 * group}) {
+    model mine = std::move(blank_model(2).fill(1));
+    tp::land into(mine.destination());
+    tp::proved to(into, by, there);
+    const pulled<decltype(to)> p(to, published, {tampering(), wrong_bytes(0, everywhere, 0)}, {.count = 2}, 1);
+    expect_it_completes(p, 1);
+    EXPECT_TRUE(mine.same_tensors(published));
+    EXPECT_LT(p.carried[0], published.schema().image_bytes - there + group);
+  }
+}
+TEST(ProvedAtOnce, A_silent_source_keeps_nothing_for_itself) {
+  const model published = std::move(blank_model(2).fill(1));
+  const tp::proof by = proof_of(published, tp::least_group_level);
+  for (std::size_t silent = 0; silent < 2; ++silent)
+    for (std::uint64_t behind = 1; behind < 20; ++behind) {
+      model mine = blank_model(2);
+      tp::land into(mine.destination());
+      tp::proved to(into, by);
+      std::vector<tampering> each(2);
+      each[silent] = [behind, n = std::uint64_t{0}](byte_vector& f) mutable {
+        if (n++ >= behind) f.clear();
+      };
+      const pulled<decltype(to)> p(to, published, each, {.count = 2}, 1);
+      expect_it_completes(p, 3);
+      EXPECT_TRUE(mine.same_tensors(published));
+      EXPECT_LT(p.turns, 2'000u);
+    }
+}
+TEST(ProvedAtOnce, It_takes_4_KiB_more_at_most) {
+  using plain = tp::parallel_transfer<tp::land, tp::fixed_bytes<65'536>, tp::image_digest>;
+  using to = tp::proved<tp::land>;
+  constexpr std::size_t values = 2048;
+  EXPECT_LE(sizeof(tp::checked_transfer<to, tp::fixed_bytes<65'536>>) + sizeof(to) + sizeof(tp::proof) + values,
+            sizeof(plain) + 4096);
+}
+
+}  // namespace proved_at_once_test
