@@ -64,6 +64,8 @@ class datagram_answering {
       return owner_->handle(serves_, m, r, intake.who());
     frame fitting = m;
     fitting.length = static_cast<std::uint32_t>(line.piece_bytes());
+    if constexpr (Limits::slices)  // whole runs
+      if (const byte_runs runs = runs_of(m); runs.apart()) fitting.length -= fitting.length % runs.length;
     return owner_->handle(serves_, fitting, r, intake.who());
   }
   /// Answers a request for named tensors, or keeps it as long as the digest is being computed.

@@ -20,7 +20,8 @@ template <class Job, class Limits>
 class subset_digests {
  public:
   /// Names that a request may have, and names if it asks for slices.
-  static constexpr std::size_t most_names = Limits::control_frame_bytes / 32, most_slices = most_names / 6;
+  static constexpr std::size_t most_names = Limits::control_frame_bytes / 32,
+                               most_slices = most_names < 6 ? 1 : most_names / 6;
 
   /// `random()` gives unguessable 64-bit numbers; it is called twice.
   template <class Random>

@@ -233,7 +233,7 @@ class requested_part {
     constexpr auto asks = body_size(frame_kind::locate), answers = body_size(frame_kind::located);
     constexpr std::size_t head = 2 + size_of_frame.data + size_of_frame.pointers;
     std::size_t request = head + asks.data + asks.pointers, answer = head + answers.data + answers.pointers + 1, n = 0;
-    for (; n < names.size() && n < taken / (sliced ? 24 : 4); ++n) {
+    for (; n < names.size() && n < std::max<std::size_t>(taken / (sliced ? 24 : 4), 1); ++n) {
       request += 2 + names[n].size() / 8 + (sliced ? size_of_wanted.data + (n == 0 ? 1u : 0u) : 0u);
       answer += size_of_range.data;
       if (request > most || answer > most_answered) break;
