@@ -1881,7 +1881,7 @@ def progress_on_a_terminal():
             lines = [line.replace(b"\x1b[K", b"").decode() for line in out.split(b"\r")]
             assert all(len(line.strip("\n")) < columns for line in lines[:-2]), lines
             drawn = [line for line in lines if "%" in line]
-            assert 5 <= len(drawn) <= 10 * (time.monotonic() - began) + 5 and out.count(b"\x1b") == out.count(b"\x1b[K"), lines
+            assert 2 <= len(drawn) <= 10 * (time.monotonic() - began) + 5 and out.count(b"\x1b") == out.count(b"\x1b[K"), lines
             if columns == 100:
                 assert any(re.search(r"copy100.safetensors  \[#+\.+\]  \d+ %  [\d.]+ MiB of 4.0 MiB  [\d.]+ MiB/s  0:0\d left", line) for line in drawn), drawn
             assert "agrees" in lines[-2], lines[-2:]
