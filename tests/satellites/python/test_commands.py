@@ -76,7 +76,7 @@ class Sender:
         ["recv", "127.0.0.1:1", "12" * 16, "-o", "x", "--tls-ca", "y"],
         ["recv", "127.0.0.1:1", "12" * 16, "-o", "x", "--restart", "--resume"],
         ["recv", "127.0.0.1:1", "12" * 16, "-o", "x", "--retries", "0"],
-        ["recv", b"\xff\xfe:1", "12" * 16, "-o", "x"],
+        ["recv", b"\xff\xfe:1", "12" * 16, "-o", "x", "--retries", "0"],
         ["send"],
         ["send", "nothing"],
         ["send", "x", "--listen", "nowhere"],
