@@ -1,7 +1,7 @@
 // Several sources at once of which some lie in any byte, at any time, about anything, over lines that are lost and come
 // back, by random schedules: a pull that is proved completes if one of them is honest, and names no honest one.
+#include "satellites/parallel/random_lies.hpp"
 #include "support/own_folder.hpp"
-#include "support/pair.hpp"
 
 #include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
@@ -45,55 +45,8 @@ tp::proof proof_of(const model& m, unsigned level) {
   }
   return *tp::proof::make(root, image.schema->image_bytes, level, values);
 }
-bool is_chunk(const byte_vector& f) { return !f.empty() && kind_of(f) == tp::frame_kind::chunk && f.size() > 88; }
 std::uint64_t offset_of(const byte_vector& f) {
   return tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80))->offset;
-}
-template <class Change>
-tampering describes(Change change) {
-  return lie_about(tp::frame_kind::description, change);
-}
-
-/// Its frames are changed from one on, each with the same likelihood, and perhaps only up to another one.
-tampering a_liar(std::uint64_t seed) {
-  generator r(seed);
-  const std::uint64_t kind = r.below(13), rate = 1 + r.below(8), from = r.below(12), to = from + 1 + r.below(30);
-  const tampering longer = describes([](tp::frame& m) { m.image_bytes += 8; }),
-                  shifted = describes([](tp::frame& m) { m.image_bytes += 8, m.data_start += 8; }),
-                  longer_header = describes([](tp::frame& m) { m.data_start += 8; }),
-                  endless = describes([](tp::frame& m) { m.image_bytes = ~std::uint64_t{0} / 2; }),
-                  another_schema = describes([](tp::frame& m) { ++m.fingerprint; }),
-                  unproved = describes([](tp::frame& m) { m.flag = false; }),
-                  short_chunks = describes(
-                      [seed](tp::frame& m) { m.length = static_cast<std::uint32_t>(1 + seed % 99'999); }),
-                  another_serve = describes([](tp::frame& m) { ++m.nonce; }), busy = describes([](tp::frame& m) {
-                                                                                m.kind = tp::frame_kind::refused;
-                                                                                m.status = tp::status::busy;
-                                                                                m.delay_ms = 1;
-                                                                              });
-  return [=, n = std::uint64_t{0}](byte_vector& f) mutable {
-    const std::uint64_t i = n++;
-    const bool now = r.below(rate) == 0, at_times = r.below(2) == 0;
-    const auto damage = [&](bool does, std::size_t at) {
-      if (does && is_chunk(f)) f[at] ^= std::byte{1};
-    };
-    const std::size_t any = is_chunk(f) ? 80 + r.below(f.size() - 88) : 0;
-    switch (kind) {
-      case 0: return damage(now && i >= from && i < to, any);
-      case 1: return now && i >= from ? f.clear() : void();
-      case 2: return i >= from ? f.clear() : void();
-      case 3: return i == 0 || i % to >= from ? longer(f) : void();
-      case 4: shifted(f); return damage(i > from, 80);
-      case 5: return at_times ? another_schema(f) : damage(now && i > from, 80);
-      case 6: return at_times ? unproved(f) : damage(now && i > from, 80);
-      case 7: short_chunks(f); return damage(now && i > from, 80);
-      case 8: return at_times ? another_serve(f) : damage(now && i > from, 80);
-      case 9: return now ? busy(f) : damage(now && i > from, 80);
-      case 10: return damage(now && i > from, any);
-      case 11: return endless(f);
-      default: return now ? longer_header(f) : damage(at_times && i < 2 * from, any);
-    }
-  };
 }
 
 /// One line to a source. A driver tries five times without a word that is new.
@@ -203,7 +156,7 @@ std::uint8_t pull_at_random(std::uint64_t seed) {
   std::uint8_t honest = 0;
   std::vector<tampering> lies(sources);
   for (std::uint64_t s = 0; s < sources; ++s)
-    if (s != honest_one && r.below(4) != 0) lies[s] = a_liar(r());
+    if (s != honest_one && r.below(4) != 0) lies[s] = a_liar(r(), true);
     else honest |= static_cast<std::uint8_t>(1u << s);
   const tp::proof by = proof_of(published, level);
   tp::land into(mine.destination());

@@ -117,6 +117,15 @@ TEST(ProvedFromSeveral, If_all_lie_they_are_all_named) {
   EXPECT_EQ(code_of(pull_from({first.address(), second.address()}, to, &wrong)), errc::digest_mismatch);
   EXPECT_EQ(wrong, 3u);
 }
+void expect_pulled(const std::vector<std::string>& addresses) {
+  model into = bytes_model(bytes, 9);
+  tp::land to(into.destination());
+  const auto done = pull_from(addresses, to);
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_EQ(done->wrong, 0u);
+  EXPECT_EQ(into.image_bytes(), the_model().now.image_bytes());
+}
+
 TEST(ProvedFromSeveral, A_silent_one_and_one_that_is_gone_do_not_matter) {
   std::string gone;
   {
@@ -126,12 +135,7 @@ TEST(ProvedFromSeveral, A_silent_one_and_one_that_is_gone_do_not_matter) {
   silent_behind quiet(honest.owner->port(), 0);
   for (const auto& addresses :
        {std::vector{quiet.address(), gone, honest.address()}, std::vector{honest.address(), gone, quiet.address()}}) {
-    model into = bytes_model(bytes, 9);
-    tp::land to(into.destination());
-    const auto done = pull_from(addresses, to);
-    ASSERT_TRUE(succeeded(done));
-    EXPECT_EQ(done->wrong, 0u);
-    EXPECT_EQ(into.image_bytes(), the_model().now.image_bytes());
+    expect_pulled(addresses);
   }
 }
 TEST(ProvedFromSeveral, One_that_falls_silent_costs_its_part) {
@@ -140,12 +144,7 @@ TEST(ProvedFromSeveral, One_that_falls_silent_costs_its_part) {
     silent_behind quiet(honest.owner->port(), most);
     for (const auto& addresses :
          {std::vector{quiet.address(), honest.address()}, std::vector{honest.address(), quiet.address()}}) {
-      model into = bytes_model(bytes, 9);
-      tp::land to(into.destination());
-      const auto done = pull_from(addresses, to);
-      ASSERT_TRUE(succeeded(done));
-      EXPECT_EQ(done->wrong, 0u);
-      EXPECT_EQ(into.image_bytes(), the_model().now.image_bytes());
+      expect_pulled(addresses);
     }
   }
 }
