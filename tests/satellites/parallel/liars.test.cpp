@@ -1,6 +1,6 @@
 // Several sources of which some lie: a pull of a version that was given completes if one of them is honest, in at most
 // twice its time, and names whoever lied. Time is counted in turns, in each of which a line carries as many bytes.
-#include "support/pair.hpp"
+#include "random_lies.hpp"
 
 #include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/satellites/parallel/parallel_transfer.hpp>
@@ -46,7 +46,6 @@ std::function<tampering()> always(tp::frame_kind kind, Change change) {
 std::uint64_t offset_of(const byte_vector& f) {
   return tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80))->offset;
 }
-bool is_chunk(const byte_vector& f) { return !f.empty() && kind_of(f) == tp::frame_kind::chunk && f.size() > 88; }
 /// Another byte in the chunks that begin in [from, to); silent behind the first one, if it says so.
 std::function<tampering()> wrong_bytes(std::uint64_t from, std::uint64_t to, std::size_t at = 80,
                                        bool then_silent = false, std::size_t how_often = ~std::size_t{0}) {
