@@ -1,11 +1,11 @@
 """What tests/awake.py breaks of this satellite, as in tests/breakages.py."""
 
 BREAKAGES = [
-    ("satellites/parallel/parallel_recipient.hpp", "if (order_ == chunk_order::given) chunking_.measured", "if (true) chunking_.measured", "satellites/parallel/parallel_transfer", "*Adaptive*"),
+    ("satellites/parallel/parallel_recipient.hpp", "if (order_ == chunk_order::given) chunker_.measured", "if (true) chunker_.measured", "satellites/parallel/parallel_transfer", "*Adaptive*"),
     ("satellites/parallel/parallel_transfer.hpp", "damaged_ != before && others()", "false", "satellites/parallel/parallel_pull", "*damages_the_first_chunk_is*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (is_known) repeated_ += base::answers() - before;", "(void)before, (void)is_known;", "satellites/parallel/parallel_pull", "*only_describe*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (machine_.request().by_name()) return;  // another line's owner would have to be told the names first", "", "satellites/parallel/parallel_transfer", "*Named_tensors*"),
-    ("satellites/parallel/parallel_recipient.hpp", "length = within_runs(from, length);", "", "satellites/parallel/parallel_pull", "*Slices*first_dies*"),
+    ("satellites/parallel/parallel_recipient.hpp", "length = chunker_.within_runs(from, length, request_);", "", "satellites/parallel/parallel_pull", "*Slices*first_dies*"),
     ("satellites/parallel/parallel_transfer.hpp", "std::min(c->length(), m.longest_chunk())", "c->length()", "satellites/parallel/parallel_pull", "*are_cut*"),
     ("satellites/parallel/chunk_ledger.hpp", "if (r.bytes() > 0 && (longest == nullptr", "if (r.bytes() >= 2 * least && (longest == nullptr", "satellites/parallel/parallel_pull", "*A_part_is_a_whole_file*"),
     ("satellites/parallel/detail/parallel_wire.hpp", "if (untried || (!rest && !is_of_no_use(next))) {", "if (untried) {", "satellites/parallel/parallel_pull", "*returns_to*"),
