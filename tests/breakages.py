@@ -206,7 +206,7 @@ BREAKAGES = [
     ("core/detail/float_format.hpp", "if (magnitude > 0x7f800000) code = not_a_number;", "", "core/small_floats", "*"),
     # protocol
     ("protocol/recipient/detail/schema_comparison.hpp", "subset || passed_over_", "subset", "protocol/schema_comparison", "*"),
-    ("protocol/recipient/recipient.hpp", "if (request_.part) request_.subset = {};", "", "protocol/subset", "*"),
+    ("protocol/recipient/detail/requested_part.hpp", "if (r.part) r.subset = {};", "", "protocol/subset", "*"),
     ("protocol/detail/frame_intake.hpp", "? message_frame_bytes<Limits> : 0, std::size_t{Limits::control_frame_bytes}", "? message_frame_bytes<Limits> : Limits::control_frame_bytes, std::size_t{0}", "transports/tcp_download", "*no_message*"),
     ("protocol/owner/owner.hpp", "slot != nullptr && as == from.who() &&", "slot != nullptr &&", "protocol/authorise", "*"),
     ("protocol/owner/owner.hpp", "expected = slot != nullptr && transactions_.expects(*slot, as);", "", "protocol/authorise", "*expected_by_name*"),

@@ -36,13 +36,7 @@ class recipient {
   /// told apart.
   recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
       : request_(request), chunker_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {
-    request_.part = request_.part || !request_.slices.empty();
-    if (request_.part) request_.subset = {};
-    if constexpr (Limits::slices) {
-      request_.slices_ascend = true;
-      for (std::size_t i = 1; i < request_.slices.size(); ++i)
-        if (request_.slices[i].name < request_.slices[i - 1].name) request_.slices_ascend = false;
-    }
+    detail::normalise(request_, Limits::slices);
   }
 
   /// Tells a strategy that adapts how the transfer gets on. Lengths of chunks on their way stay, since an answer is
@@ -73,10 +67,7 @@ class recipient {
         if (Limits::slices && one_by_one_ && !description_came_) return false;
         if (std::exchange(asked_ahead_, true)) return false;
         if (request_.by_name()) {
-          if (!part_.this_located()) part_.choose(request_);
-          out.kind = frame_kind::locate;
-          out.names = part_.names(request_);
-          if constexpr (Limits::slices) out.slices = part_.slices(request_);
+          part_.ask(out, request_);
         } else if (!Chunking::needs_layout) {
           fill_pull(out, chunker_.ahead(ask_));
         } else return false;
@@ -265,7 +256,6 @@ class recipient {
     const std::uint32_t window = request_.window != 0 ? request_.window : std::uint32_t{Limits::pipelined_requests};
     window_ = std::max<std::uint32_t>(1, std::min(window, std::min<std::uint32_t>(m.window, Limits::window)));
     if constexpr (Limits::slices) {
-      if (const auto ok = detail::slices_are_ours(request_); !ok) return failure(ok.error());
       if (const auto ok = part_.takes(m.request_words, request_, received_); !ok) return failure(ok.error());
     } else if (!request_.slices.empty()) {
       return failure(errc::invalid_argument, 0, request_.slices[0].name);
@@ -281,13 +271,12 @@ class recipient {
     if (phase_ != phase::describing || !request_.by_name() || !description_came_ || m.id != first_id_ + 1)
       return failure(errc::unexpected_frame);
     if (m.version != version_) return failure(errc::stale_version, received_);
-    using answer = typename detail::requested_part<Limits>::answer;
     const auto located = part_.locate(m, request_, chunker_.image(), received_, chunker_.wanted, described_);
     if (!located) return failure(located.error());
-    if (*located == answer::differs) return compare();
-    if (*located == answer::too_many_ranges) return ask_for_part();
+    if (*located == detail::part_answer::differs) return compare();
+    if (*located == detail::part_answer::too_many_ranges) return ask_for_part();
     nonce_ = m.nonce;
-    return start_pulling(*located == answer::again);
+    return start_pulling(*located == detail::part_answer::again);
   }
 
   result<recipient_event> on_chunk(const frame& m) noexcept {

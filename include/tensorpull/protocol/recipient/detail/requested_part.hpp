@@ -18,6 +18,16 @@
 
 namespace tensorpull::detail {
 
+/// Brings a request into the form that is read: slices make it a part, and a part has no subset.
+inline void normalise(pull_request& r, bool slices) noexcept {
+  r.part = r.part || !r.slices.empty();
+  if (r.part) r.subset = {};
+  if (!slices) return;
+  r.slices_ascend = true;
+  for (std::size_t i = 1; i < r.slices.size(); ++i)
+    if (r.slices[i].name < r.slices[i - 1].name) r.slices_ascend = false;
+}
+
 /// Whether the slices that are wanted are of tensors of our schema, one of each, and as long. Errors, with the tensor's
 /// name: invalid_argument: there is no schema, no such tensor, or a second slice of it, or the slice is empty or
 /// reversed; schema_mismatch: the tensor is not as long.
@@ -35,6 +45,14 @@ namespace tensorpull::detail {
   return {};
 }
 
+/// Where an owner's answer leads.
+enum class part_answer : std::uint8_t {
+  first,  ///< the ranges are there, of the first part that was located
+  again,  ///< the ranges are there, of a later part or once more
+  differs,  ///< the tensors are others than our schema's
+  too_many_ranges,  ///< the part's names are fewer from now on
+};
+
 /// The part of the wanted tensors that is asked for now. At first that is all of them; of several parts each is some
 /// tensors of our schema, in image order.
 template <class Limits>
@@ -48,38 +66,18 @@ class requested_part {
   std::uint64_t begin(const pull_request& r) const noexcept { return several_ ? r.schema->tensors[first_].begin : 0; }
   /// The position behind its last byte; there have to be several.
   std::uint64_t end(const pull_request& r) const noexcept { return r.schema->tensors[end_ - 1].end; }
-  element_list<std::string_view> names(const pull_request& r) const noexcept {
-    return Limits::slices && sounds_ ? element_list<std::string_view>() : all_names(r);
-  }
-
-  /// Which part of each of them is wanted; empty: all of all. Borrows the request.
-  element_list<index_range> slices(const pull_request& r) const noexcept {
-    if (sounds_ || r.slices.empty() || r.schema == nullptr) return {};
-    return {&r, first_, end_ - first_, [](const void* from, std::size_t first, std::size_t i) noexcept {
-              const auto& asked = *static_cast<const pull_request*>(from);
-              return asked.slice_of(asked.schema->tensors[first + i].name);
-            }};
-  }
-
   /// The i-th of the names; empty if there is none.
   error_name name(const pull_request& r, std::uint64_t i) const noexcept {
     const auto all = names(r);
     return i < all.size() ? error_name(all[static_cast<std::size_t>(i)]) : error_name{};
   }
 
-  /// Decides what the next request names.
-  void choose(const pull_request& r) noexcept {
-    const image_schema* const ours = r.schema;
-    if (!several_) {
-      const std::size_t own = ours != nullptr ? ours->tensor_count : 0;
-      const std::size_t count = r.subset.empty() ? own : r.subset.size();
-      end_ = static_cast<std::uint32_t>(count);
-      several_ = ours != nullptr && fitting(all_names(r), sliced(r), request_words_) < count;
-      if (!several_) return;
-    }
-    const std::size_t left = ours->tensor_count - first_,
-                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left), sliced(r), request_words_), 1);
-    end_ = first_ + static_cast<std::uint32_t>(std::min(std::min(left, fit), std::size_t{most_names_}));
+  /// The request for where they are.
+  void ask(frame& out, const pull_request& r) noexcept {
+    if (!this_located_) choose(r);
+    out.kind = frame_kind::locate;
+    out.names = names(r);
+    if constexpr (Limits::slices) out.slices = slices(r);
   }
   /// The next part is asked for.
   void go_on(const pull_request& r) noexcept {
@@ -89,8 +87,9 @@ class requested_part {
   }
   /// The owner states how many words a request may have; 0: it does not. does_not_fit, with a name: no request for that
   /// is so short, or another owner has located more names than this one takes, and some of the part has landed
-  /// (`received`).
+  /// (`received`). Or the slices are not ours.
   result<void> takes(std::uint16_t request_words, const pull_request& r, std::uint64_t received) noexcept {
+    if (const auto ok = slices_are_ours(r); !ok) return ok;
     request_words_ = request_words;
     if (request_words == 0 || r.schema == nullptr || !r.by_name()) return {};
     const auto too_long = [&](std::string_view name) {
@@ -105,9 +104,8 @@ class requested_part {
     this_located_ = false;
     return {};
   }
-  /// Whether an owner has told where tensors are: some of all, or those of this part.
+  /// Whether an owner has told where some of all tensors are.
   bool any_located() const noexcept { return any_located_; }
-  bool this_located() const noexcept { return this_located_; }
   /// The first request names nothing: whoever knows names refuses it as bad_request, and what knows none as
   /// `unsupported`. An owner of a small machine answers no request that is longer than a datagram.
   void sound_out() noexcept { sounds_ = Limits::slices && !any_located_; }
@@ -123,27 +121,20 @@ class requested_part {
     ask_again(r, fit < now ? static_cast<std::uint32_t>(std::max<std::size_t>(fit, 1)) : now / 2);
     return true;
   }
-  /// Where an owner's answer leads.
-  enum class answer : std::uint8_t {
-    first,  ///< the ranges are there, of the first part that was located
-    again,  ///< the ranges are there, of a later part or once more
-    differs,  ///< the tensors are others than our schema's
-    too_many_ranges,  ///< names() are fewer from now on
-  };
   /// Checks the answer to names(). `received`: bytes that are there of those that are wanted. The ranges go into
   /// `wanted`, and `described` counts their bytes.
-  result<answer> locate(const frame& m, const pull_request& r, const chunk_context& image, std::uint64_t received,
-                        wanted_ranges<Limits::slices>& wanted, description& described) noexcept {
+  result<part_answer> locate(const frame& m, const pull_request& r, const chunk_context& image, std::uint64_t received,
+                             wanted_ranges<Limits::slices>& wanted, description& described) noexcept {
     if ((Limits::slices && sounds_) || m.ranges.size() != names(r).size()) return failure(errc::bad_frame);
     if (several_ && first_ == 0)
       if (const auto ok = names_are_ours(r, received); !ok) return failure(ok.error());
     const std::uint64_t expected = several_ ? fingerprint(r) : r.fingerprint;
-    if (expected != 0 && m.fingerprint != expected) return answer::differs;
+    if (expected != 0 && m.fingerprint != expected) return part_answer::differs;
     if (const auto fits = wanted.these(m.ranges, begin(r), image.data_start, image.image_bytes, part_of(r)); !fits) {
       if (fits.error().code != errc::does_not_fit || r.schema == nullptr) return failure(fits.error());
       several_ = true;
       ask_again(r, static_cast<std::uint32_t>(fits.error().at));
-      return answer::too_many_ranges;
+      return part_answer::too_many_ranges;
     }
     const bool before = std::exchange(this_located_, true);
     const bool same = (!before || m.digest == digest_) &&
@@ -153,12 +144,38 @@ class requested_part {
     described.image_bytes = several_ ? r.schema->data_bytes() : wanted.total();
     described.data_start = 0;
     digest_ = m.digest;
-    return std::exchange(any_located_, true) ? answer::again : answer::first;
+    return std::exchange(any_located_, true) ? part_answer::again : part_answer::first;
   }
   /// The digest of the part's bytes, as the owner states it.
   std::uint64_t digest() const noexcept { return digest_; }
 
  private:
+  element_list<std::string_view> names(const pull_request& r) const noexcept {
+    return Limits::slices && sounds_ ? element_list<std::string_view>() : all_names(r);
+  }
+
+  /// Which part of each of them is wanted; empty: all of all. Borrows the request.
+  element_list<index_range> slices(const pull_request& r) const noexcept {
+    if (sounds_ || r.slices.empty() || r.schema == nullptr) return {};
+    return {&r, first_, end_ - first_, [](const void* from, std::size_t first, std::size_t i) noexcept {
+              const auto& asked = *static_cast<const pull_request*>(from);
+              return asked.slice_of(asked.schema->tensors[first + i].name);
+            }};
+  }
+  /// Decides what the next request names.
+  void choose(const pull_request& r) noexcept {
+    const image_schema* const ours = r.schema;
+    if (!several_) {
+      const std::size_t own = ours != nullptr ? ours->tensor_count : 0;
+      const std::size_t count = r.subset.empty() ? own : r.subset.size();
+      end_ = static_cast<std::uint32_t>(count);
+      several_ = ours != nullptr && fitting(all_names(r), sliced(r), request_words_) < count;
+      if (!several_) return;
+    }
+    const std::size_t left = ours->tensor_count - first_,
+                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left), sliced(r), request_words_), 1);
+    end_ = first_ + static_cast<std::uint32_t>(std::min(std::min(left, fit), std::size_t{most_names_}));
+  }
   element_list<std::string_view> all_names(const pull_request& r) const noexcept {
     if (!several_ && !r.subset.empty()) return r.subset;
     return r.schema != nullptr ? names_from(r, first_, end_ - first_) : element_list<std::string_view>();
