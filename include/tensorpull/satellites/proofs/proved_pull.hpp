@@ -41,7 +41,9 @@ struct proof_options {
 
 /// A pull's end, and which owners were not believed.
 struct proved_receipt {
-  receipt last{};  ///< of the pull that completed it; `bytes` are those of the image
+  /// of the pull that completed it; `bytes` are those of the image. From several owners at once its digest is 0: none
+  /// is computed, and the root stands for the bytes. That its version is their digest, nobody has proved.
+  receipt last{};
   std::uint64_t source = 0;  ///< the index of the owner that it was from
   /// the indices of owners whose bytes were not those of the root, one bit each, those from the 64th on in the last one
   std::uint64_t wrong = 0;
