@@ -17,7 +17,7 @@ namespace tensorpull {
 /// Stands in front of a consumer. `Consumer` is told of a group (consumer, 6) once all its bytes are those that the
 /// root stands for, and of nothing else, so that one that cannot undo needs no digests of chunks; the buffers of such a
 /// one are as long as a group. A group that is wrong ends the transfer (digest_mismatch), and its last bytes are never
-/// committed: no more than a group of wrong bytes ever lands.
+/// committed: in their order, no more than a group of wrong bytes ever lands.
 ///
 /// Bytes are taken in their order. Over several connections at a time the rest of a consumer that takes them in any
 /// order is taken so, too, once the groups with the header are proved (consumer, 15): a group is proved where it has

@@ -34,7 +34,8 @@ struct proved_reference {
 /// How a pull is proved.
 struct proof_options {
   /// Memory of the values of groups at most. They are of the finest level that fits: with 2 KiB, groups are a 32nd to a
-  /// 64th of the image, and of 64 KiB at least. A group of wrong bytes is the most that lands.
+  /// 64th of the image, and of 64 KiB at least. A group of wrong bytes is the most that lands, and from several owners
+  /// at once a part for each connection.
   std::uint64_t most_bytes = 2048;
   std::uint64_t* wrong = nullptr;  ///< also set to proved_receipt::wrong, whether the pull completes or not; none: not
 };
