@@ -34,8 +34,10 @@ using reference_claims_view = basic_reference_claims<std::string_view>;
 /// The demands of a recipient.
 struct reference_demands {
   std::string_view federation{};  ///< its own; empty: that of the key
-  std::uint64_t least_round = 0;  ///< no earlier one
-  std::uint64_t now = ~std::uint64_t{0};  ///< seconds since 1970; if it is left out, every reference has expired
+  std::uint64_t least_round = 0;  ///< no earlier one; a recipient keeps the last one that it has taken
+  /// seconds since 1970; if it is left out, every reference has expired. Without a clock the program decides: with 0
+  /// none ever has, and `least_round` alone keeps old ones out
+  std::uint64_t now = ~std::uint64_t{0};
 };
 
 using ed25519_key = std::array<std::byte, 32>;  ///< A public key (RFC 8032).
@@ -246,7 +248,7 @@ result<reference_claims_view> verified_claims(std::string_view text, const Keys&
 /// not_authenticated: its name is `signature` (no trusted key of this federation has signed it), `revoked` (one has
 /// that counts no more); not_permitted: its name is `federation`, `round` or `expires`. The signature is checked first,
 /// so the other names are true of a reference that a key has signed. The verifier is called once for each key that is
-/// of the text's federation or revoked.
+/// of the text's federation or revoked. No heap; the stack is the verifier's, and 0.9 KB on a machine of 32 bits.
 template <class Verifier>
 result<reference_claims_view> verify_reference(std::string_view text, std::span<const trusted_key> keys,
                                                const reference_demands& demands, Verifier&& verifier) noexcept {
