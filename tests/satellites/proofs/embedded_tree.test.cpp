@@ -3,7 +3,7 @@
 #include <tensorpull/satellites/proofs/embedded_proof.hpp>
 #include <tensorpull/satellites/proofs/embedded_tree.hpp>
 #include <tensorpull/satellites/proofs/proof_tree.hpp>
-#include <tensorpull/satellites/proofs/proved_reference.hpp>
+#include <tensorpull/satellites/proofs/signed_reference.hpp>
 
 #include "embedded/small_pair.hpp"
 #include "proved_model.hpp"
@@ -29,8 +29,16 @@ struct tree_of_two {
   std::uint8_t values[2][32];
 };
 
+/// As much of a signed reference as a small machine has room for.
+struct reference_text {
+  std::uint8_t text[512];
+};
+
 }  // namespace embedded_tree_test
 
+template <>
+inline constexpr auto tensorpull::members_of<embedded_tree_test::reference_text> = tensorpull::members(
+    tensorpull::member{"text", &embedded_tree_test::reference_text::text});
 template <>
 inline constexpr auto tensorpull::members_of<embedded_tree_test::of_two> = tensorpull::members(
     tensorpull::member{"w", &embedded_tree_test::of_two::w});
@@ -142,26 +150,75 @@ bool pull_in_groups(uart& over, const tp::proved_reference& known, of_two& model
   proved into(to, values);
   return net::pull(over, known.model, into).has_value();
 }
-TEST(EmbeddedTree, A_program_pulls_the_tree_and_then_the_model_over_one_line) {
+/// The same for a machine that has a key and nothing else: whoever is at the line has the reference, too.
+bool pull_signed(uart& over, std::span<const tp::trusted_key> keys, of_two& model) {
+  using namespace tensorpull;
+  reference_text arrived;
+  if (!net_of<reference_text, 256>::pull(over, reference{{7, 7}, 0, 0}, arrived)) return false;
+  std::string_view text(reinterpret_cast<const char*>(arrived.text), sizeof arrived.text);
+  text.remove_suffix(text.size() - (text.rfind('\n') + 1));
+  detail::by_openssl verifier;
+  const auto known = verify_reference(text, keys, {.least_round = 3, .now = 1'900'000'000}, verifier);
+  return known && pull_in_groups(over, known->of, model);
+}
+TEST(EmbeddedTree, With_a_key_alone_a_program_pulls_the_reference_the_tree_and_the_model_over_one_line) {
+  // of RFC 8032, 7.1, test 1
+  const auto key = tp::signing_key::read(
+      {.text = std::string_view("-----BEGIN PRIVATE KEY-----\n"
+                                "MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n"
+                                "-----END PRIVATE KEY-----\n")});
+  ASSERT_TRUE(key);
+  const tp::trusted_key ours = *tp::parse_trusted_key(
+                            "hospitals MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="),
+                        another{"hospitals", {}, false};
   const model right = fill(list_of<of_two>(), 1);
-  const auto source = std::make_unique<of_two>(), target = std::make_unique<of_two>();
-  tp::embedded_image<of_two>::write(*source, 0, data_of(right));
   const auto proves = tree_of(right);
-  for (const bool lies : {false, true}) {
+  const auto source = std::make_unique<of_two>();
+  enum {
+    nobody,
+    of_the_key,
+    about_the_round,
+    about_the_root,
+    about_the_tree,
+    about_the_model
+  };
+  for (int lie = nobody; lie <= about_the_model; ++lie) {
+    SCOPED_TRACE(lie);
+    tp::embedded_image<of_two>::write(*source, 0, data_of(right));
+    if (lie == about_the_model) source->w[200][5] += 1;
     tree_of_two values;
     std::memcpy(values.values, proves.image().source().address(0), sizeof values);
+    if (lie == about_the_tree) values.values[1][31] ^= 1;
+
     std::deque<std::byte> there, back;
     uart here{back, there}, far{there, back};
-    net_of<tree_of_two, 256>::downloader of_tree(far);
     net_of<of_two, 256>::downloader of_model(far);
-    if (lies) source->w[200][5] += 1;
-    const auto tree = of_tree.add_tensors(values), ref = of_model.add_tensors(*source);
-    ASSERT_TRUE(tree && ref);
-    // both are at one line: first that of the tree is served
-    machine::other = [&] { (void)(of_tree.settled(*tree) ? of_model.step() : of_tree.step()); };
-    const tp::proved_reference known{*ref, *tree, proves.root(), right.schema().image_bytes};
-    EXPECT_EQ(pull_in_groups(here, known, *target), !lies);
-    EXPECT_TRUE(lies || std::memcmp(target.get(), source.get(), sizeof *target) == 0);
+    net_of<tree_of_two, 256>::downloader of_tree(far);
+    net_of<reference_text, 256>::downloader of_text(far);
+    const auto ref = of_model.add_tensors(*source), tree = of_tree.add_tensors(values);
+    ASSERT_TRUE(ref && tree);
+    tp::reference_claims claims{
+        {*ref, *tree, proves.root(), right.schema().image_bytes}, "hospitals", 3, 2'000'000'000, ""};
+    if (lie == about_the_round) claims.round = 2;
+    const auto text = tp::sign_reference(claims, *key);
+    reference_text published{};
+    ASSERT_TRUE(text && text->size() <= sizeof published.text);
+    std::memcpy(published.text, text->data(), text->size());
+    if (lie == about_the_root) published.text[text->find("root ") + 5] ^= 1;
+    const auto first = of_text.add_tensors(published, {.id = {7, 7}});
+    ASSERT_TRUE(first);
+    machine::other = [&] {
+      if (!of_text.settled(*first)) (void)of_text.step();
+      else if (!of_tree.settled(*tree)) (void)of_tree.step();
+      else (void)of_model.step();
+    };
+    const auto target = std::make_unique<of_two>();
+    EXPECT_EQ(pull_signed(here, {lie == of_the_key ? &another : &ours, 1}, *target), lie == nobody);
+    if (lie == nobody) {
+      EXPECT_EQ(data_of(*target), data_of(right));
+    } else if (lie != about_the_model) {
+      EXPECT_EQ(data_of(*target), data_of(of_two{})) << "nothing of the model is asked for";
+    }
   }
   machine::other = nullptr;
 }
