@@ -45,8 +45,6 @@ inline constexpr std::chrono::seconds timeout{30};
 inline constexpr std::uint32_t patience_ms = 300'000;
 /// How long it waits before it asks again for what is not there yet.
 inline constexpr std::uint32_t pause_ms = 50;
-/// More stack than this is a mistake.
-inline constexpr std::uint32_t most_stack = 2048;
 
 /// `Place` says where a model lands: `place(mlp&, session&)`; `open()`, called once; `landing()`, an embedded_landing;
 /// `finish()`, after which the model is in the memory of the mlp; and `round()`: that of the model, or the part of one,
@@ -59,6 +57,8 @@ class device {
   using session = net::session_of<Update>;
   using place = Place<session>;
   static constexpr bool proves = requires(place& p, std::uint32_t round) { p.knows(round); };
+  /// More stack than this is a mistake.
+  static constexpr std::uint32_t most_stack = proves ? 2560 : 2048;
 
  public:
   /// A status for the emulator: 0 all rounds are over, 1 something went wrong.
