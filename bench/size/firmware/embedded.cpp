@@ -19,7 +19,7 @@
 using namespace tensorpull;
 
 #ifdef PROVED
-std::array<blake3_value, 1> known_root;  // by another way than the model
+std::array<blake3_value, 1> known_root;  // by another way
 #endif
 #ifdef SIGNED
 std::string_view reference_text;  // by any way
