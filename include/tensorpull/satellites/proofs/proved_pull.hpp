@@ -6,6 +6,7 @@
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/pull/running_pull.hpp>
 #include <tensorpull/satellites/proofs/proved.hpp>
+#include <tensorpull/satellites/proofs/proved_reference.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 
 #include <algorithm>
@@ -21,15 +22,6 @@
 #include <vector>
 
 namespace tensorpull {
-
-/// A recipient's knowledge of a model before it asks anybody: by a channel that it trusts, or by a signature
-/// (signed_reference.hpp).
-struct proved_reference {
-  reference model{};  ///< what is pulled; it has a version
-  reference tree{};  ///< proof_tree::image(); none if the root proves the image alone
-  blake3_value root{};  ///< of the image: what `b3sum` prints for it as a file
-  std::uint64_t image_bytes = 0;  ///< its length, header included
-};
 
 /// How a pull is proved.
 struct proof_options {
