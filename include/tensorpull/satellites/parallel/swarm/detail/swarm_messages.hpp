@@ -22,7 +22,10 @@ inline constexpr std::size_t most_members = 16;
 inline constexpr std::size_t most_parts = 256;
 
 /// What a member has of the model. Other values are refused.
-enum class member_state : std::uint8_t { pulls = 0, has_all = 1 };
+enum class member_state : std::uint8_t {
+  pulls = 0,
+  has_all = 1
+};
 
 /// Where a member listens: 1 to 54 bytes of text without control characters. Empty until it is assigned.
 class address_text {
@@ -61,7 +64,7 @@ struct join {
 
 /// Another member, as the door lists it.
 struct member_entry {
-  static constexpr std::size_t bytes = 64;  ///< of its place in a body
+  static constexpr std::size_t bytes = 64;  ///< of an entry in a body
   std::uint64_t number = 0;  ///< never 0
   member_state state = member_state::pulls;
   address_text address{};
