@@ -5,6 +5,7 @@
 #include <tensorpull/core/digits.hpp>
 #include <tensorpull/links/posix/ip_address.hpp>
 #include <tensorpull/satellites/parallel/swarm/members.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/mutex.hpp>
 #include <tensorpull/system/address.hpp>
 #include <tensorpull/system/entropy.hpp>
@@ -185,6 +186,12 @@ template <class Parts, class Next, class Publisher>
 struct door_parts : Parts {
   using transport = Next;
   using shared_publisher = Publisher;
+  /// Nobody needs a long message here, so the memory of a few long buffers is that of many.
+  struct limits : Parts::limits {
+    static constexpr std::size_t application_body_bytes = 1024;
+    static_assert(swarm::list::most_bytes <= application_body_bytes);
+  };
+  static constexpr std::size_t shorter = frame_buffer_bytes<typename Parts::limits> / frame_buffer_bytes<limits>;
 };
 
 }  // namespace detail::swarm
@@ -195,7 +202,7 @@ struct door_parts : Parts {
 /// owner's. It has to end before the owner does. Movable.
 ///
 /// A member has a seat in one group at a time, as long as its connection lives and it asks at least once a minute, and
-/// only for a version that is published then and that the owner's authorise callback lets it have. Whoever names
+/// only for a version that is published then and that the owner's authorise callback lets it have. One that names
 /// anything else is not answered, and sees a host without a swarm. It is answered with an empty list, and has to pull
 /// from the owner alone, if there is no room for it (members.hpp says who has how much), or if it names an address that
 /// cannot be told to others.
@@ -208,7 +215,10 @@ struct door_parts : Parts {
 /// elsewhere. Link-local addresses are refused. Over a Unix socket it names an absolute path, which is taken as it is:
 /// a member may name another program's socket, and unix_socket connects to those of its own user alone.
 ///
-/// A poll allocates nothing. The answer, of 13 to 973 bytes, takes one of the host's message buffers until it is sent.
+/// A poll allocates nothing. The answer, of 13 to 973 bytes, takes a buffer until it is sent, and none is sent while
+/// another is, or while no buffer is free: a member asks again. There are as many as fit into the memory of
+/// host_options::message_buffers (128 of 4 KiB with the defaults), since a message is at most 1 KiB here; a longer one
+/// ends the connection.
 template <class Parts, class Next, class Publisher>
 class swarm_door {
   using parts = detail::swarm::door_parts<Parts, Next, Publisher>;
@@ -221,13 +231,14 @@ class swarm_door {
 
  public:
   /// Starts to listen. Borrows the loop and the publisher. `options`: of its connections; `authorise` is not used,
-  /// since the owner has one. Errors: those of listen(), io, out_of_memory. Allocates its buffers and 110 KiB for the
+  /// since the owner has one. Errors: those of listen(), io, out_of_memory. Allocates its buffers and 100 KiB for the
   /// members; each connection is one more allocation.
   template <class Address>
   static result<swarm_door> open(event_loop& io, Publisher& published, const Address& listen,
                                  host_options options = {}) noexcept {
     try {
       options.authorise = {};
+      options.message_buffers *= std::max<std::size_t>(1, parts::shorter);
       std::unique_ptr<state> s(new state(io, options, published));
       const result<std::uint16_t> port = s->connections.listen(listen);
       if (!port) return failure(port.error());
