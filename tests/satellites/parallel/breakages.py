@@ -43,7 +43,6 @@ BREAKAGES = [
     ("satellites/parallel/swarm/members.hpp", "if (out.number == 0 || known == g.list) return;", "", "satellites/parallel/swarm_members", "*Random_members*"),
     ("satellites/parallel/swarm/members.hpp", "if (&p != self) out", "out", "satellites/parallel/swarm_members", "*quarter*"),
     ("satellites/parallel/swarm/members.hpp", "p.number != 0 && p.generation == held.generation ? &p : nullptr", "p.number != 0 ? &p : nullptr", "satellites/parallel/swarm_members", "*full*"),
-    ("satellites/parallel/swarm/members.hpp", "held.place > places_.size()", "held.place > places_.size() + 1", "satellites/parallel/swarm_members", "*no_seat_are_none*"),
     ("satellites/parallel/swarm/members.hpp", "model.id == other.id && model.version == other.version", "model.id == other.id", "satellites/parallel/swarm_members", "*are_apart*"),
     ("satellites/parallel/swarm/members.hpp", "bool mixes = same < seats_of_origin;", "bool mixes = true;", "satellites/parallel/swarm_members", "*quarter*"),
     ("satellites/parallel/swarm/members.hpp", "(p.from == from || count(g, p.from) <= seats_of_origin)", "true", "satellites/parallel/swarm_members", "*beyond_its_share*"),

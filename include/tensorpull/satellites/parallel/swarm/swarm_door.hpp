@@ -203,7 +203,7 @@ struct door_parts : Parts {
 ///
 /// A member has a seat in one group at a time, as long as its connection lives and it asks at least once a minute, and
 /// only for a version that is published then and that the owner's authorise callback lets it have. One that names
-/// anything else is not answered, and sees a host without a swarm. It is answered with an empty list, and has to pull
+/// anything else is not answered, and sees a host without a swarm. A member is answered with an empty list, and has to pull
 /// from the owner alone, if there is no room for it (members.hpp says who has how much), or if it names an address that
 /// cannot be told to others.
 ///
