@@ -160,6 +160,7 @@ TEST_F(SwarmDoor, The_others_are_sent_to_the_address_that_a_member_is_at_and_to_
                                        ":0",
                                        "0.0.0.0:0",
                                        "65536",
+                                       "65616",
                                        ":65536",
                                        "99999999999999999999",
                                        "-1",

@@ -64,7 +64,7 @@ class ip_address {
   bool is_v4() const noexcept { return IN6_IS_ADDR_V4MAPPED(&bytes_) != 0; }
   /// Its 16 bytes in the order of the network; of version 4, the last four.
   const std::uint8_t* bytes() const noexcept { return bytes_.s6_addr; }
-  /// A number for its place in the network, by which one party is told from another: all of version 4, and the first 64
+  /// A number for its network, by which one party is told from another: all of version 4, and the first 64
   /// bits of version 6, since one machine has all that follow.
   std::uint64_t neighbourhood() const noexcept {
     return is_v4() ? load_le32(bytes_.s6_addr + 12) : load_le64(bytes_.s6_addr);

@@ -36,8 +36,8 @@ inline optional<swarm_reach> reach_of(const ip_address& a) noexcept {
   return (b[0] & 0xfe) == 0xfc ? swarm_reach::site : swarm_reach::internet;
 }
 
-/// Where a member can be reached that is at `from` and says that it listens at `said`: a port, or an address with any
-/// host, or with its own. The host is always the one that the connection is from. None: `said` is something else.
+/// Where a member can be reached that is at `from` and names `said`: a port, or an address with any host, or with its
+/// own. The host is always the one that the connection is from. None: `said` is something else.
 inline optional<address_text> listening_at(const ip_address& from, std::string_view said) noexcept {
   std::uint16_t port = 0;
   if (said.find(':') == said.npos) {
@@ -203,9 +203,9 @@ struct door_parts : Parts {
 ///
 /// A member has a seat in one group at a time, as long as its connection lives and it asks at least once a minute, and
 /// only for a version that is published then and that the owner's authorise callback lets it have. One that names
-/// anything else is not answered, and sees a host without a swarm. A member is answered with an empty list, and has to pull
-/// from the owner alone, if there is no room for it (members.hpp says who has how much), or if it names an address that
-/// cannot be told to others.
+/// anything else is not answered, and sees a host without a swarm. A member is answered with an empty list, and has to
+/// pull from the owner alone, if there is no room for it (swarm_members), or if it names an address that cannot be told
+/// to others.
 ///
 /// The others connect to the address from which a member's connection is, at the port that it names, so a member cannot
 /// have them connect to anybody else: it names a port, an address of any host ("0.0.0.0:8003", "[::]:8003",

@@ -21,7 +21,7 @@ inline constexpr std::size_t most_members = 16;
 /// Parts into which an image is cut.
 inline constexpr std::size_t most_parts = 256;
 
-/// What a member has of the model. Other values are refused.
+/// How much of the model a member has. Other values are refused.
 enum class member_state : std::uint8_t {
   pulls = 0,
   has_all = 1
