@@ -68,7 +68,7 @@ BREAKAGES = [
     ("satellites/parallel/swarm/detail/swarm_messages.hpp", "|| !is_state(body[4])", "", "satellites/parallel/swarm_messages", "*of_any_other_length_or_text*"),
     ("satellites/parallel/swarm/detail/swarm_messages.hpp", "static_cast<unsigned char>(c) < 0x20 || c == 0x7f", "c == 0", "satellites/parallel/swarm_messages", "*of_any_other_length_or_text*"),
     ("satellites/parallel/swarm/detail/swarm_messages.hpp", "text.empty() || text.size() > longest", "text.empty()", "satellites/parallel/swarm_messages", "*of_any_other_length_or_text*"),
-    ("satellites/parallel/swarm/detail/swarm_messages.hpp", "count > to.others.size() ||", "", "satellites/parallel/swarm_messages", "*has_another_count*"),
+    ("satellites/parallel/swarm/detail/swarm_messages.hpp", "count > to.others.size() ||", "", "satellites/parallel/swarm_messages", "*however_right*"),
     ("satellites/parallel/swarm/detail/swarm_messages.hpp", "body.size() != list::least_bytes + count * member_entry::bytes", "false", "satellites/parallel/swarm_messages", "*is_cut*"),
     ("satellites/parallel/swarm/detail/swarm_messages.hpp", "if ((to.number == 0) != (to.self == 0)", "if (false", "satellites/parallel/swarm_messages", "*without_a_number*"),
     ("satellites/parallel/swarm/detail/swarm_messages.hpp", "(to.number == 0 && count > 0)", "false", "satellites/parallel/swarm_messages", "*without_a_number*"),

@@ -132,6 +132,16 @@ TEST(SwarmMessages, A_list_that_is_cut_or_has_another_count_is_refused) {
     }
   }
 }
+TEST(SwarmMessages, A_list_of_more_than_a_group_is_refused_however_right_its_entries_are) {
+  byte_vector b = written(sample(15));
+  for (std::size_t count = 16; count < 256; ++count) {
+    const byte_vector last(b.end() - 64, b.end());
+    b.insert(b.end(), last.begin(), last.end());
+    tp::store_le64(&b[b.size() - 64], 1000 + count);
+    b[12] = static_cast<std::byte>(count);
+    EXPECT_FALSE(list_of(b)) << count;
+  }
+}
 TEST(SwarmMessages, A_list_with_a_wrong_entry_is_refused_wherever_it_is) {
   const swarm::list honest = sample(15);
   const byte_vector good = written(honest);
