@@ -202,18 +202,18 @@ struct door_parts : Parts {
 /// owner's. It has to end before the owner does. Movable.
 ///
 /// A member has a seat in one group at a time, as long as its connection lives and it asks at least once a minute, and
-/// only for a version that is published then and that the owner's authorise callback lets it have. One that names
-/// anything else is not answered, and sees a host without a swarm. A member is answered with an empty list, and has to
-/// pull from the owner alone, if there is no room for it (swarm_members), or if it names an address that cannot be told
-/// to others.
+/// only for a version that is published then and that the owner's authorise callback lets it have, which is asked once
+/// for each seat, without a recipient. One that names anything else is not answered, and sees a host without a swarm. A
+/// member is answered with an empty list, and has to pull from the owner alone, if there is no room for it
+/// (swarm_members), or if it names an address that cannot be told to others.
 ///
 /// The others connect to the address from which a member's connection is, at the port that it names, so a member cannot
-/// have them connect to anybody else: it names a port, an address of any host ("0.0.0.0:8003", "[::]:8003",
+/// have them connect to any other address: it names a port, an address of any host ("0.0.0.0:8003", "[::]:8003",
 /// ":8003"), or its own address as the door sees it. Any other is refused: a member with several interfaces, or behind
 /// a translation of addresses, has to be reachable at the one that the door sees. Members at addresses of a machine, of
 /// a site and of the internet are in different groups, since one and the same private address is another machine
-/// elsewhere. Link-local addresses are refused. Over a Unix socket it names an absolute path, which is taken as it is:
-/// a member may name another program's socket, and unix_socket connects to those of its own user alone.
+/// elsewhere. Link-local addresses of IPv6 are refused. Over a Unix socket it names an absolute path, which is taken as
+/// it is: a member may name another program's socket, and unix_socket connects to those of its own user alone.
 ///
 /// A poll allocates nothing. The answer, of 13 to 973 bytes, takes a buffer until it is sent, and none is sent while
 /// another is, or while no buffer is free: a member asks again. There are as many as fit into the memory of
