@@ -54,7 +54,7 @@ BREAKAGES = [
     ("satellites/parallel/swarm/swarm_door.hpp", "const bool may = holds || published_", "const bool may = published_", "satellites/parallel/swarm_door", "*may_not_have*"),
     ("satellites/parallel/swarm/swarm_door.hpp", "const bool there = may && is_published(model);", "const bool there = may;", "satellites/parallel/swarm_door", "*is_withdrawn*"),
     ("satellites/parallel/swarm/swarm_door.hpp", "} else if (there || holds) {", "} else if (true) {", "satellites/parallel/swarm_door", "*other_references*"),
-    ("satellites/parallel/swarm/swarm_door.hpp", "members_.leave_all([this]", "if (false) members_.leave_all([this]", "satellites/parallel/swarm_door", "*make_room*"),
+    ("satellites/parallel/swarm/swarm_door.hpp", "if (!taken && members_.full()) {", "if (false) {", "satellites/parallel/swarm_door", "*make_room*"),
     ("satellites/parallel/swarm/swarm_door.hpp", "&& !(ip_address::of_digits(at->host.data()) == from))", "&& false)", "satellites/parallel/swarm_door", "*nobody_else*"),
     ("satellites/parallel/swarm/swarm_door.hpp", "if (port == 0) return {};", "", "satellites/parallel/swarm_door", "*nobody_else*"),
     ("satellites/parallel/swarm/swarm_door.hpp", "if (!number || *number > 65'535) return {};", "if (!number) return {};", "satellites/parallel/swarm_door", "*nobody_else*"),

@@ -460,7 +460,8 @@ TEST_F(SwarmDoor, Random_members_are_told_of_those_that_are_there_and_where_thos
       const std::size_t model = random.below(6) == 0 ? random.below(3) : m.model;
       const std::string port = std::to_string(1 + random.below(3)), own = "127.0.0." + std::to_string(m.host);
       const bool lies = random.below(6) == 0;
-      const std::string said = lies ? "127.0.0.99:" + port : random.below(2) == 0 ? port : own + ":" + port;
+      std::string said = random.below(2) == 0 ? port : own + ":" + port;
+      if (lies) said = "127.0.0.99:" + port;
       const auto state = static_cast<member_state>(random.below(2));
       const auto list = ask(m.at, models[model], said, 0, state);
       m.model = model, m.seated = !list.refused(), m.address = own + ":" + port, m.state = state;

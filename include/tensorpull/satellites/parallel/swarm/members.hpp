@@ -131,6 +131,8 @@ class swarm_members {
     for (const group& g : groups_) n += g.members;
     return n;
   }
+  /// Whether no group is empty. Cost: the same.
+  bool full() const noexcept { return groups() == Groups; }
   /// How many groups have members. Cost: the same.
   std::size_t groups() const noexcept {
     std::size_t n = 0;
