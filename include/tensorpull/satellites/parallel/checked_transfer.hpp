@@ -105,7 +105,7 @@ class checked_transfer {
     for (std::uint8_t i = 1; i <= most_lines && !ended_ && (!sharing_ || finished_); ++i) {
       const auto n = static_cast<std::uint8_t>((first_ + i) % most_lines);
       if (n == first_ || !usable(n) || lines_[n].machine.describing() || (finished_ && !settles(n))) continue;
-      if (first_ != nobody) parts_.leave(first_);
+      if (first_ != nobody) parts_.leave(first_, Plan::goes_on);
       begin_with(n);
       return true;
     }
@@ -133,7 +133,7 @@ class checked_transfer {
     if (!of) return false;
     if (of->line != nobody) lines_[of->line].is_late = true;
     const sources_type bit = bit_of(of->source);
-    repeats_ += (relieved_ & bit) != 0 && repeats_ < 16;
+    repeats_ += (relieved_ & bit) != 0 && repeats_ < Plan::most_repeats;
     relieved_ |= bit;
     return true;
   }
@@ -173,7 +173,7 @@ class checked_transfer {
   /// After all connections were lost: as transfer::restart.
   void restart() noexcept {
     for (std::uint8_t i = 0; i < most_lines; ++i) {
-      parts_.leave(i);
+      parts_.leave(i, Plan::goes_on);
       lines_[i].up = false;
     }
     first_ = nobody;
@@ -253,7 +253,7 @@ class checked_transfer {
   template <class Flag>
   void leave(std::uint8_t n, Flag line_state::* flag, Flag value) noexcept {
     state& l = lines_[n];
-    parts_.leave(n);
+    parts_.leave(n, Plan::goes_on);
     l.left = 0;
     l.machine.unanswered(true, [](const auto&) {});
     l.*flag = value;
@@ -391,7 +391,7 @@ class checked_transfer {
   void ask_again(state& l, std::uint8_t n) noexcept {
     bool some = false;
     l.machine.unanswered(false, [&](const auto&) { some = true; });
-    if (some) parts_.leave(n);
+    if (some) parts_.leave(n, Plan::goes_on);
   }
   bool on_chunk(std::uint8_t n, const frame& m) noexcept {
     state& l = lines_[n];

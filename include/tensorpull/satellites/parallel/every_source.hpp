@@ -21,6 +21,10 @@ struct every_source {
   }
   /// Whether a source may be asked for a part that it has not begun. `free`: others were too slow.
   static constexpr bool gives(std::uint8_t, std::size_t, bool) noexcept { return true; }
+  /// Each time that a source's parts are given to others again, that waits twice as long, so often at most.
+  static constexpr unsigned most_repeats = 16;
+  /// Whether a part that a source has begun is left to it while its connection is lost.
+  static constexpr bool goes_on = true;
   /// Whether a source counts this recipient, and is told that it has everything.
   static constexpr bool settles(std::uint8_t) noexcept { return true; }
   /// The consumer has begun, and parts of 2^shift bytes land now. `right(part)`: those that are there already.

@@ -101,10 +101,13 @@ class claimed_parts {
     p->free = false;
     return p;
   }
-  /// A line will not answer what it was asked.
-  void leave(std::uint8_t line) noexcept {
-    for (std::size_t i = 0; i < count_; ++i)
-      if (!parts_[i].right && parts_[i].line == line) abandon(parts_[i]);
+  /// A line will not answer what it was asked. `goes_on`: its source may go on with what it has begun.
+  void leave(std::uint8_t line, bool goes_on) noexcept {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (parts_[i].right || parts_[i].line != line) continue;
+      if (goes_on) abandon(parts_[i]);
+      else empty(parts_[i]);
+    }
   }
   /// The bytes that a source has given of unfinished parts do not count.
   void forget(std::uint8_t source) noexcept {

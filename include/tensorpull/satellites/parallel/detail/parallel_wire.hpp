@@ -65,14 +65,7 @@ class parallel_wire {
 
   /// All lines connect again.
   void begin_anew() noexcept {
-    for (std::size_t i = 0; i < count_; ++i) {
-      close(i);
-      lines_[i].address = i % addresses_.size();
-      lines_[i].tries = retry_state(options_.retry);
-      lines_[i].at = clock::now();
-      lines_[i].now = state::waits;
-      t_.coming(number(i), true);
-    }
+    for (std::size_t i = 0; i < count_; ++i) begin_line(i, i % addresses_.size());
     untried_ = count_;
     of_no_use_ = 0;
     t_.more_sources(untried_ < addresses_.size());
@@ -85,12 +78,7 @@ class parallel_wire {
     addresses_ = all;
     count_ = untried_ = all.size();
     of_no_use_ &= ~(1U << i);
-    close(i);
-    lines_[i] = {};
-    lines_[i].address = i;
-    lines_[i].tries = retry_state(options_.retry);
-    lines_[i].at = clock::now();
-    t_.coming(number(i), true);
+    begin_line(i, i);
   }
   /// Whether line i has been given up.
   bool is_over(std::size_t i) const noexcept { return lines_[i].now == state::is_over; }
@@ -180,6 +168,15 @@ class parallel_wire {
 
   static std::uint8_t number(std::size_t i) noexcept { return static_cast<std::uint8_t>(i); }
 
+  void begin_line(std::size_t i, std::size_t address) noexcept {
+    close(i);
+    line& l = lines_[i];
+    l.address = address;
+    l.tries = retry_state(options_.retry);
+    l.at = clock::now();
+    l.now = state::waits;
+    t_.coming(number(i), true);
+  }
   void close(std::size_t i) noexcept {
     line& l = lines_[i];
     if (l.end) t_.lost(number(i));
