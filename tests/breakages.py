@@ -465,7 +465,9 @@ BREAKAGES = [
     ("tensors/members/renamed.hpp", "(name.size() == from.size() || name[from.size()] == '.')", "true", "tensors/renamed", "*"),
     # transports
     ("transports/host_budget.hpp", "const bool crowds = neighbours != no_neighbours && of_[neighbours] > share_;", "const bool crowds = false;", "transports/publisher", "*above_its_share*"),
-    ("transports/host_budget.hpp", "(IN6_IS_ADDR_V4MAPPED(&of_6) ? sizeof host : 0)", "0", "transports/publisher", "*of_ipv4*"),
+    ("links/posix/ip_address.hpp", "return is_v4() ? load_le32(bytes_.s6_addr + 12) : load_le64(bytes_.s6_addr);", "return load_le64(bytes_.s6_addr);", "transports/publisher", "*of_ipv4*"),
+    ("links/posix/ip_address.hpp", "load_le64(bytes_.s6_addr);", "load_le64(bytes_.s6_addr + 8);", "transports/ip_address", "*Neighbours*"),
+    ("protocol/owner/owner.hpp", "return !may_ || may_(r); }", "return true; }", "transports/authorise", "*for_others_too*"),
     ("transports/host/connection.hpp", "if (!connecting_ && !host_.may_shake(*this)) return ending_ && ends(*ending_);", "", "transports/tls_strangers", "*so_many_at_a_time*"),
     ("transports/host/host.hpp", "turns_.make_room(now, [](auto& t) noexcept { static_cast<connection&>(t).end_later(errc::timed_out); });", ";", "transports/tls_strangers", "*lets_in_a_recipient*"),
     ("transports/host/detail/handshake_turns.hpp", "if (!t->shakes_ || now - t->since_ < courtesy) continue;", "if (!t->shakes_) continue;", "transports/tls_strangers", "*three_seconds*"),

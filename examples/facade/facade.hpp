@@ -238,6 +238,9 @@ struct feature_table {
   entry<result<void>(std::string_view)> is_origin{};
   /// As link_kind::pull, from several places.
   decltype(link_kind::pull) several{};
+  /// As link_kind::own, at a place of one of several streams: the owner tells recipients of each other, as swarm_door
+  /// does.
+  entry<result<std::unique_ptr<any_owner>>(const place&, const host_options&)> swarm{};
   /// Starts to help the owner at the second place, as replica_owner does. Both are places of one of several streams.
   entry<result<std::unique_ptr<any_owner>>(const place&, const place&)> replica{};
   /// Connects to an address through a proxy. Errors: as proxy_dialer::dial.

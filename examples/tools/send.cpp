@@ -89,6 +89,7 @@ All files below a directory are one version under one reference, which 'recv -o 
       --follow-links      of a directory, send the files to which symbolic links lead; otherwise a link is an error
       --replica-of LINK   help the sender at LINK, which has the same files under the same --ref: a balancer may give recipients to either.
                           That sender counts who has them. HOST:PORT, or unix:PATH if --listen is one
+      --swarm             tell recipients that serve what they have ('recv --serve-on PORT') of each other; others are served as ever
       --timeout SECS      a recipient that takes nothing for so long is given up (600)
       --idle SECS         end when nobody has taken anything for so long (never)
       --put URL           serve nobody, but send the one file to an object store or a web server (PUT), in the canonical layout; a signed
@@ -121,7 +122,7 @@ struct choices {
   std::string put;  ///< a URL to send the file to
   std::vector<tp::reference> refs;
   link_choice listen, coordinator;  ///< the latter of a replica, the owner that coordinates
-  bool replica = false;
+  bool replica = false, swarm = false;
   std::uint32_t recipients = 0;
   std::uint64_t timeout_ms = 600'000, idle_ms = 0;
   std::string status_file;  ///< with the password of the page that shows who has what
@@ -143,14 +144,14 @@ choices read_choices(int count, char** arguments) {
       {"put", true},     {"tls-clients", false}, {"base", true},          {"tensor-digests", false},
       {"include", true}, {"exclude", true},      {"follow-links", false}, {"status-file", true},
       {"sign", true},    {"federation", true},   {"round", true},         {"expires", true},
-      {"proofs", false}, link_forms[0],          link_forms[1],           link_forms[2],
-      link_forms[3]};
+      {"proofs", false}, {"swarm", false},       link_forms[0],           link_forms[1],
+      link_forms[2],     link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     for (const std::string_view only :
          {"listen",      "stdio",          "recipients", "expect",      "ref",          "idle",
           "tls-clients", "http",           "metrics",    "status-file", "allow-origin", "replica-of",
           "base",        "tensor-digests", "include",    "exclude",     "follow-links", "sign",
-          "federation",  "round",          "expires",    "proofs"})
+          "federation",  "round",          "expires",    "proofs",      "swarm"})
       c.serves = c.serves || name == only;
     if (name == "put") {
       if (!is_url(value) && !is_s3(value))
@@ -215,6 +216,9 @@ choices read_choices(int count, char** arguments) {
     } else if (name == "proofs") {
       need_proofs(name);
       c.proofs = true;
+    } else if (name == "swarm") {
+      if (!facade::features.swarm) throw option_error("this build of tensorpull has no swarms");
+      c.swarm = true;
     } else if (name == "replica-of") {
       parse_link(value, "--replica-of wants HOST:PORT, as in server:8002, or unix:PATH", c.coordinator);
       c.replica = true;
@@ -283,6 +287,8 @@ choices read_choices(int count, char** arguments) {
     if (!c.listen.tls.require_client_certificates && !(c.listen.tls.ca_file + c.listen.tls.crl_file).empty())
       throw option_error(
           "--tls-ca and --tls-crl are about recipients' certificates, and only --tls-clients asks for them");
+    if (c.swarm && !listen.is.several) throw option_error("--swarm is for TCP, tls://HOST:PORT and unix:PATH");
+    if (c.swarm && c.replica) throw option_error("--swarm is for the sender that --replica-of names");
     const bool replicates = listen.is.several && !listen.is.encrypted;
     if (c.replica && (!replicates || c.coordinator.at->scheme != listen.scheme))
       throw option_error("--replica-of and --listen are both HOST:PORT, or both unix:PATH");
@@ -477,7 +483,8 @@ class sender {
         // the owner does not know whom --expect names: this program counts them
         return !names_.contains(r.recipient.value) || tp::is_certified_as(r.peer, r.recipient);
       };
-    auto owner = at->front().kind->own(at->front(), options);
+    auto owner = choices_.swarm ? facade::features.swarm(at->front(), options)
+                                : at->front().kind->own(at->front(), options);
     if (!owner || choices_.listen.door.listen.empty()) return owner;
     const auto port = facade::features.door(**owner, at->front(), choices_.listen.door, {});
     if (!port) return tp::failure(port.error());
@@ -777,6 +784,7 @@ class sender {
     for (const std::string& pattern : choices_.of_directories.include) refs += " --include " + shell_word(pattern);
     for (const std::string& pattern : choices_.of_directories.exclude) refs += " --exclude " + shell_word(pattern);
     if (choices_.follow_links) refs += " --follow-links";
+    if (choices_.swarm) refs += " --swarm";
     const char* how = "interrupted";
     if (status == well) how = "done";
     if (status == idle) how = "idle";

@@ -34,6 +34,15 @@ TEST(AuthoriseOverTcp, A_callback_that_throws_refuses) {
   run.stop();
   EXPECT_GE(owner->callback_failures(), 1u);
 }
+// For what tells of a reference by other means than requests, such as the door of a swarm.
+TEST(AuthoriseOverTcp, The_program_is_asked_for_others_too) {
+  auto owner = net::downloader::open({.listen = any_port});
+  ASSERT_TRUE(owner);
+  EXPECT_TRUE(owner->publications().machine().allows({.ref = {1, 2}})) << "nobody is asked";
+  owner->publications().authorise([](const tp::access_request& r) { return r.ref.low == 2 && r.version == 3; });
+  EXPECT_TRUE(owner->publications().machine().allows({.ref = {1, 2}, .version = 3}));
+  EXPECT_FALSE(owner->publications().machine().allows({.ref = {1, 2}, .version = 4}));
+}
 TEST(AuthoriseOverAStream, A_session_asks_for_the_identity_that_its_stream_knows) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);

@@ -3,16 +3,13 @@
 #pragma once
 
 #include <tensorpull/core/splitmix64.hpp>
+#include <tensorpull/links/posix/ip_address.hpp>
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/chrono.hpp>
-
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 namespace tensorpull {
 
@@ -51,15 +48,9 @@ struct connection_activity {
 /// no such address.
 inline constexpr std::uint8_t no_neighbours = 0;
 inline std::uint8_t neighbours_of(int socket) noexcept {
-  sockaddr_storage a{};
-  socklen_t size = sizeof a;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&a), &size) != 0) return no_neighbours;
-  std::uint64_t host = 0;
-  if (a.ss_family == AF_INET) host = reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr;
-  else if (const auto& of_6 = reinterpret_cast<const sockaddr_in6&>(a).sin6_addr; a.ss_family == AF_INET6)
-    std::memcpy(&host, of_6.s6_addr + (IN6_IS_ADDR_V4MAPPED(&of_6) ? sizeof host : 0), sizeof host);
-  else return no_neighbours;
-  return static_cast<std::uint8_t>(1 + splitmix64{host}() % 255);
+  const ip_address a = ip_address::of_peer(socket);
+  if (!a) return no_neighbours;
+  return static_cast<std::uint8_t>(1 + splitmix64{a.neighbourhood()}() % 255);
 }
 
 class budget_watch {

@@ -214,7 +214,7 @@ def names():
 # Cases.
 
 def help_is_complete():
-    for tool, options in {"send": "listen stdio http metrics status-file allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle include exclude follow-links sign federation round expires proofs json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file include exclude key least-round federation b3sum json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
+    for tool, options in {"send": "listen stdio http metrics status-file allow-origin replica-of swarm put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle include exclude follow-links sign federation round expires proofs json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file include exclude key least-round federation b3sum json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
         for word in ("--help", "-h"):
             out, err = run(tool, word)
             assert err == "" and out.startswith("usage: " + tool) and "Example:" in out and "Status:" in out
@@ -554,6 +554,43 @@ def several_connections_and_several_senders():
                        (("http://h/m", "--connections", 2), "are for TCP"), (("h:1", NO_REF, "--chunk", 0, "--connections", 2), "excludes"), (("h:1", NO_REF, "--connections", 9), "1 to 8"),
                        (("h:1", NO_REF, *["--also", "h:2"] * 8), "eight"), (("h:1", NO_REF, "--also", "h"), "no address")):  # fmt: skip
         assert why in run("recv", *words, "-o", "x", status=2)[1], words
+
+
+def joined(at, ref, address):
+    """The answer of a swarm's door to a member that listens at this address, read as far as a body has it: the number of the list, and the others' addresses."""
+    body = struct.pack("<IBB", 0, 0, len(address)) + address.encode()
+    words = [0, 0x0001000700000000, 14 << 32 | 0, 0, 0, 0, 0, 0, 0, 0x0002000100000000, 0x73770001, 0x0000002700000005, len(body) << 35 | 2 << 32 | 0x15, 4 << 32 | 4,
+             int(ref[:16], 16), int(ref[16:32], 16), int(ref[32:], 16), 0]  # fmt: skip
+    body_words = (len(body) + 7) // 8
+    words[0] = (len(words) - 1 + body_words) << 32
+    at.sendall(struct.pack("<18Q", *words) + body.ljust(8 * body_words, b"\0"))
+    got = b""
+    while len(got) < 8 or len(got) < 8 + 8 * (struct.unpack_from("<Q", got)[0] >> 32):
+        got += at.recv(4096) or 1 / 0
+    answer = got[8 * 18 : 8 * 18 + (struct.unpack_from("<Q", got, 8 * 12)[0] >> 35)]
+    number, _, count = struct.unpack_from("<IQB", answer)
+    return number, [answer[13 + 64 * i + 10 :][: answer[13 + 64 * i + 9]].decode() for i in range(count)]
+
+
+def members_of_a_swarm_are_told_of_each_other():
+    write("model.safetensors", CANONICAL)
+    delivered(["--swarm"]), delivered(["--swarm", "--listen", "unix:here"])
+    with Sender("model.safetensors", "--swarm", "--recipients", 1) as sender:
+        with socket.create_connection(("127.0.0.1", sender.port)) as one, socket.create_connection(("127.0.0.1", sender.port)) as two:
+            first, others = joined(one, sender.ref, "8003")
+            assert first != 0 and others == [], others
+            assert joined(two, sender.ref, "0.0.0.0:8004")[1] == ["127.0.0.1:8003"]
+            assert joined(one, sender.ref, "8003")[1] == ["127.0.0.1:8004"]
+            assert joined(one, sender.ref, "192.0.2.1:8003") == (0, []), "nobody is sent to a third party"
+            run("recv", sender.address, sender.ref, "-o", "copy.safetensors", "--force")
+        assert sender.end()[-1]["completed"] == 1
+    sender = processes.Program(command("send", "model.safetensors", "--swarm", "--recipients", "3"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    address, ref = sender.stdout.readline().split()
+    sender.send_signal(signal.SIGINT)
+    err = sender.communicate(timeout=60)[1]
+    assert shlex.split(err.splitlines()[-1]) == ["send", "model.safetensors", "--listen", address, "--ref", ref, "--swarm"], err
+    for words, why in ((("--listen", "udp://127.0.0.1:0"), "--swarm is for"), (("--listen", "127.0.0.1:0", "--replica-of", "127.0.0.1:1", "--ref", NO_REF), "--replica-of"), (("--put", "http://h/m"), "--put")):
+        assert why in run("send", "model.safetensors", "--swarm", *words, status=2)[1], words
 
 
 def stepped(data, seed, every=3):
@@ -2238,10 +2275,10 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here", "hub_environment", "without_hubs", "key_pair", "refused", "b3sum"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here", "hub_environment", "without_hubs", "key_pair", "refused", "b3sum", "joined"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 OF_SATELLITES = {
-    "parallel": (several_connections_and_several_senders, a_directory_from_several_senders),
+    "parallel": (several_connections_and_several_senders, members_of_a_swarm_are_told_of_each_other, a_directory_from_several_senders),
     "shared_memory": (links_of_shared_memory,),
     "directories": (a_directory_arrives_as_one, a_directory_is_interrupted_and_resumed, a_directory_from_several_senders, a_directory_over_other_links, directories_that_cannot_be, a_file_of_a_directory_over_http, a_model_of_a_hub_arrives_as_one, a_model_of_a_hub_is_interrupted_and_resumed, hubs_that_lie),
     "differences": (what_has_changed_since_a_base, only_tensors_that_have_changed_since_a_base, bases_that_are_none),

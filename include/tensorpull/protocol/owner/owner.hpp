@@ -62,6 +62,9 @@ class owner : public publication_book<Lock> {
   void authorise(const authorise_callback& may) noexcept { may_ = may; }
   /// Whether a program is asked what each peer may have.
   bool authorises() const noexcept { return bool(may_); }
+  /// Asks the program, without the lock, for a driver that tells something about a reference by other means. True: it
+  /// agrees, or is not asked.
+  bool allows(const access_request& r) const noexcept { return !may_ || may_(r); }
 
   /// Answers one request. False: there is nothing to send (a cancellation). locate() answers requests for named
   /// tensors. `who`: the other end of the connection.

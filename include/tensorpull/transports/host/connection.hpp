@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/peer_identity.hpp>
+#include <tensorpull/links/posix/ip_address.hpp>
 #include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/connection_end.hpp>
@@ -67,6 +68,8 @@ class connection : private event_target,
     if constexpr (knows_peer<stream_type>) return stream_.peer();
     else return {};
   }
+  /// The IP address of the other end; none if the stream is no socket of IP. Cost: a system call.
+  ip_address peer_address() const noexcept { return ip_address::of_peer(stream_.native_handle()); }
 
   /// The other end is known to the program: it need not ask for something first to have a buffer for a frame above 512
   /// bytes and to outlive the accept budget. A connection that this end has begun is trusted; any other is until then

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/links/posix/detail/tcp_line.hpp>
+#include <tensorpull/links/posix/ip_address.hpp>
 #include <tensorpull/std/chrono.hpp>
 
 #include <netinet/in.h>
@@ -21,18 +22,6 @@ inline constexpr int same_machine_send_buffer = 256 * 1024;
 /// Equal addresses may still be two machines, if a network translates addresses. If the handshake took longer than
 /// this, the kernel's default stays. If not, one buffer a round trip is still 256 MiB/s or more.
 inline constexpr std::chrono::microseconds same_machine_handshake{1000};
-
-/// A socket's address as IPv6, with IPv4 addresses mapped (RFC 4291, 2.5.5.2). The unspecified address if it is not an
-/// internet socket.
-inline in6_addr address_of(const sockaddr_storage& s) noexcept {
-  in6_addr out{};
-  if (s.ss_family == AF_INET6) return reinterpret_cast<const sockaddr_in6&>(s).sin6_addr;
-  if (s.ss_family == AF_INET) {
-    out.s6_addr[10] = out.s6_addr[11] = 0xff;
-    std::memcpy(out.s6_addr + 12, &reinterpret_cast<const sockaddr_in&>(s).sin_addr, 4);
-  }
-  return out;
-}
 
 /// Whether packets between two addresses seem to stay on one machine: the addresses are equal, or both are in
 /// 127.0.0.0/8.
