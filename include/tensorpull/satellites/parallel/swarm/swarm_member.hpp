@@ -28,7 +28,7 @@ struct swarm_options {
 /// are: open_swarm_door (swarm_door.hpp) at the owner's address. An owner without a door, or a door without a seat, is
 /// pulled from as ever.
 ///
-/// Of the parts, at most 256, the owner gives each member a share, and members give each other the rest: with n members
+/// Of the parts, at most 512, the owner gives each member a share, and members give each other the rest: with n members
 /// in a group (at most 16) about one image in all. Each part is from one source alone and proved by the root, so that
 /// one that lies is named (wrong()), and the parts of one that leaves, is silent or slow are others'. The owner alone
 /// is confirmed to, and alone knows that this recipient has everything: its transaction settles as in any other pull.
