@@ -183,18 +183,18 @@ TEST(SwarmMessages, A_list_without_a_number_is_empty_and_has_no_number_of_the_me
 
 TEST(SwarmMessages, Parts_are_laid_out_as_they_are_said) {
   swarm::parts p{.shift = 20, .proved = {}};
-  for (const std::size_t part : {0u, 9u, 255u}) p.add(part);
-  p.add(256), p.add(~std::size_t{0});
+  for (const std::size_t part : {0u, 9u, 511u}) p.add(part);
+  p.add(512), p.add(~std::size_t{0});
   const byte_vector b = written(p);
-  ASSERT_EQ(b.size(), 33u);
+  ASSERT_EQ(b.size(), 65u);
   EXPECT_EQ(b[0], std::byte{20});
   EXPECT_EQ(b[1], std::byte{1});
   EXPECT_EQ(b[2], std::byte{2});
-  EXPECT_EQ(b[32], std::byte{0x80});
+  EXPECT_EQ(b[64], std::byte{0x80});
   const auto again = parts_of(b);
   ASSERT_TRUE(again);
   EXPECT_EQ(*again, p);
-  for (std::size_t part = 0; part < 600; ++part) EXPECT_EQ(again->has(part), part == 0 || part == 9 || part == 255);
+  for (std::size_t part = 0; part < 600; ++part) EXPECT_EQ(again->has(part), part == 0 || part == 9 || part == 511);
   EXPECT_FALSE(again->has(~std::size_t{0}));
 }
 TEST(SwarmMessages, Parts_of_any_other_length_or_size_are_refused) {
@@ -202,7 +202,7 @@ TEST(SwarmMessages, Parts_of_any_other_length_or_size_are_refused) {
   for (std::size_t size = 0; size < 100; ++size) {
     byte_vector b = good;
     b.resize(size);
-    EXPECT_EQ(bool(parts_of(b)), size == 33) << size;
+    EXPECT_EQ(bool(parts_of(b)), size == 65) << size;
   }
   for (std::size_t shift = 0; shift < 256; ++shift) {
     byte_vector b = good;

@@ -8,11 +8,13 @@
 #include <tensorpull/satellites/parallel/detail/header_length.hpp>
 #include <tensorpull/satellites/parallel/detail/line_role.hpp>
 #include <tensorpull/satellites/parallel/detail/line_state.hpp>
+#include <tensorpull/satellites/parallel/every_source.hpp>
 #include <tensorpull/satellites/parallel/parallel_recipient.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
 
 #include <array>
+#include <type_traits>
 #include <utility>
 
 namespace tensorpull {
@@ -22,11 +24,13 @@ namespace tensorpull {
 /// alone: if it is wrong, that source is named by wrong(), its lines end, and others bring the part. So nothing else is
 /// fetched twice than a part of each source that lies, is lost or is slow. The pull completes if one source is honest
 /// and can be reached. Borrows the consumer.
-/// Size: 20 KiB for eight lines.
-template <consumer Consumer, chunking_strategy Chunking, class Limits = default_limits>
+/// `Plan`: which source gives what, as every_source has it. Size: 20 KiB for eight lines.
+template <consumer Consumer, chunking_strategy Chunking, class Limits = default_limits, class Plan = every_source>
 class checked_transfer {
   using machine_type = parallel_recipient<Chunking, Limits>;
-  using part_type = detail::claimed_parts::part;
+  using part_type = detail::claimed_part;
+  using parts_type = detail::claimed_parts<Plan::most_parts>;
+  using sources_type = std::conditional_t<(Plan::most_lines > 8), std::uint32_t, std::uint8_t>;  // a bit each
   static_assert(
       requires { requires Consumer::checks_groups; },
       "tensorpull: the parts of this pull are checked by a consumer that checks groups (consumer, 15)");
@@ -34,7 +38,7 @@ class checked_transfer {
  public:
   using consumer_type = Consumer;  ///< where the bytes go
   /// The most lines.
-  static constexpr std::uint8_t most_lines = static_cast<std::uint8_t>(machine_type::most_lines);
+  static constexpr std::uint8_t most_lines = Plan::most_lines;
   /// As transfer::read_piece_bytes.
   static constexpr std::size_t read_piece_bytes = std::size_t{4} << 20;
 
@@ -54,6 +58,11 @@ class checked_transfer {
     if (said_.ref) c = {said_.ref, said_.fingerprint, said_.version, first_missing(), 0};
     return c;
   }
+
+  /// By another plan than a new one. Call it before there are lines.
+  void follow(const Plan& plan) noexcept { plan_ = plan; }
+  /// Takes what a line's source tells.
+  auto handler_of(std::uint8_t number) const noexcept { return plan_.handler_of(lines_[number].source); }
 
   /// A line as an endpoint drives it: a model of transfer_role.
   using line = detail::line_role<checked_transfer>;
@@ -95,8 +104,8 @@ class checked_transfer {
   bool replace_first() noexcept {
     for (std::uint8_t i = 1; i <= most_lines && !ended_ && (!sharing_ || finished_); ++i) {
       const auto n = static_cast<std::uint8_t>((first_ + i) % most_lines);
-      if (n == first_ || !usable(n) || lines_[n].machine.describing()) continue;
-      if (first_ != nobody) parts_.leave(first_);
+      if (n == first_ || !usable(n) || lines_[n].machine.describing() || (finished_ && !settles(n))) continue;
+      if (first_ != nobody) parts_.leave(first_, Plan::goes_on);
       begin_with(n);
       return true;
     }
@@ -118,11 +127,13 @@ class checked_transfer {
   }
   /// A line that has nothing to do brings the parts of a slower one instead. False: there are none.
   bool take_over(std::uint8_t number) noexcept {
-    const auto of = parts_.free_slowest(number);
+    const std::uint8_t from = lines_[number].source;
+    const auto of = parts_.free_slowest(
+        number, [&](const part_type& p) { return plan_.gives(from, parts_.index_of(p), true); });
     if (!of) return false;
     if (of->line != nobody) lines_[of->line].is_late = true;
-    const auto bit = static_cast<std::uint8_t>(1u << of->source);
-    repeats_ += (relieved_ & bit) != 0 && repeats_ < 16;
+    const sources_type bit = bit_of(of->source);
+    repeats_ += (relieved_ & bit) != 0 && repeats_ < Plan::most_repeats;
     relieved_ |= bit;
     return true;
   }
@@ -133,7 +144,7 @@ class checked_transfer {
   /// Grows when bytes that had landed were wrong.
   std::uint8_t stage() const noexcept { return stage_; }
   /// Sources whose words or bytes were not those of the image, one bit each.
-  std::uint8_t wrong() const noexcept { return wrong_; }
+  sources_type wrong() const noexcept { return wrong_; }
 
   bool ended() const noexcept { return ended_; }  ///< whether outcome() is final
   const pull_request& request() const noexcept { return request_; }  ///< with the consumer's schema
@@ -162,7 +173,7 @@ class checked_transfer {
   /// After all connections were lost: as transfer::restart.
   void restart() noexcept {
     for (std::uint8_t i = 0; i < most_lines; ++i) {
-      parts_.leave(i);
+      parts_.leave(i, Plan::goes_on);
       lines_[i].up = false;
     }
     first_ = nobody;
@@ -206,7 +217,7 @@ class checked_transfer {
 
  private:
   friend line;
-  static constexpr std::uint8_t nobody = detail::claimed_parts::nobody;
+  static constexpr std::uint8_t nobody = parts_type::nobody;
   using line_state = detail::line_state<machine_type, unverified>;
   struct state : line_state {
     std::uint32_t brought = 0;
@@ -216,11 +227,20 @@ class checked_transfer {
 
   const machine_type& machine(std::uint8_t n) const noexcept { return lines_[n].machine; }
   bool usable(std::uint8_t n) const noexcept { return lines_[n].works() && lines_[n].pause.count() == 0; }
-  bool is_wrong(std::uint8_t source) const noexcept { return (wrong_ >> source & 1) != 0; }
+  static constexpr sources_type bit_of(std::uint8_t source) noexcept {
+    return static_cast<sources_type>(sources_type{1} << source);
+  }
+  bool is_wrong(std::uint8_t source) const noexcept { return (wrong_ & bit_of(source)) != 0; }
+  bool settles(std::uint8_t n) const noexcept { return plan_.settles(lines_[n].source); }
   /// Whether a source may go on with what it has begun.
   bool returns(std::uint8_t source) const noexcept {
     for (const state& l : lines_)
       if (l.source == source && (l.works() || l.may_come())) return true;
+    return false;
+  }
+  bool somebody_settles() const noexcept {
+    for (std::uint8_t i = 0; i < most_lines; ++i)
+      if (settles(i) && (lines_[i].works() || lines_[i].may_come())) return true;
     return false;
   }
   std::uint64_t first_missing() const noexcept {
@@ -233,7 +253,7 @@ class checked_transfer {
   template <class Flag>
   void leave(std::uint8_t n, Flag line_state::* flag, Flag value) noexcept {
     state& l = lines_[n];
-    parts_.leave(n);
+    parts_.leave(n, Plan::goes_on);
     l.left = 0;
     l.machine.unanswered(true, [](const auto&) {});
     l.*flag = value;
@@ -247,7 +267,8 @@ class checked_transfer {
   }
   /// Its words or bytes are not those of the image.
   void accuse(std::uint8_t source) noexcept {
-    wrong_ |= static_cast<std::uint8_t>(1u << source);
+    wrong_ |= bit_of(source);
+    plan_.dropped(source);
     ++stage_;
     if (source == begun_by_) begun_by_ = nobody;
     parts_.forget(source);
@@ -257,11 +278,15 @@ class checked_transfer {
   /// After an answer or a loss: chooses who brings the beginning, or confirms.
   void settle() noexcept {
     if (ended_ || first_ != nobody) return;
+    if (finished_) {
+      if (const auto best = best_to_confirm(); best != nobody) confirm_over(best);
+      else if (!somebody_settles()) fail({errc::connection_lost});
+      return;
+    }
     // the beginning that a source has brought is not thrown away because its connection was lost
     const bool waits = waits_for_first() && begun_by_ != nobody && parts_.landed() > 0 && returns(begun_by_);
     for (std::uint8_t i = 0; i < most_lines; ++i) {
       if (!usable(i) || lines_[i].machine.describing() || (waits && lines_[i].source != begun_by_)) continue;
-      if (finished_) return confirm_over(best_to_confirm());
       if (sharing_) {
         if (!describes_it(lines_[i])) return accuse(lines_[i].source);
       } else {
@@ -314,6 +339,7 @@ class checked_transfer {
     first_ = nobody;
     for (state& l : lines_)  // those that were refused among them
       if (l.machine.description().ref && !describes_it(l) && !is_wrong(l.source)) accuse(l.source);
+    plan_.begun(to_, said_, parts_.shift(), [this](std::size_t part) { return parts_[part].right; });
     if (i == parts_.size()) return finish();
     settle();
   }
@@ -327,14 +353,16 @@ class checked_transfer {
     std::size_t lines = 0;
     for (std::uint8_t i = 0; i < most_lines; ++i) lines += usable(i);
     const std::size_t end = sharing_ ? parts_.size() : parts_.parts_with(said_.data_start);
-    part_type* const p = parts_.next_for(n, l.source, end, std::max<std::size_t>(2, parts_.size() / (4 * lines)),
-                                         [this](std::uint8_t source) { return returns(source); });
+    part_type* const p = parts_.next_for(
+        n, l.source, end, plan_.most_claimed(parts_.size(), lines),
+        [this](std::uint8_t source) { return returns(source); },
+        [&](const part_type& part) { return !sharing_ || plan_.gives(l.source, parts_.index_of(part), part.free); });
     if (p == nullptr) return false;
     const std::size_t i = parts_.index_of(*p);
     const std::uint64_t at = parts_.begin_of(i) + p->asked;
     const std::uint64_t most = std::min(parts_.length_of(i) - p->asked, l.machine.longest_chunk());
     const std::uint64_t length = l.machine.length_from(at, most);
-    l.machine.ask(out, {at, at, static_cast<std::uint32_t>(length), {static_cast<std::uint8_t>(i), 0}});
+    l.machine.ask(out, {at, at, static_cast<std::uint32_t>(length), {0, 0}});
     p->asked += length;
     return true;
   }
@@ -353,15 +381,17 @@ class checked_transfer {
       return;
     }
     ask_again(l, n);
-    if (*event == recipient_event::busy)
+    if (*event == recipient_event::busy) {
+      plan_.refused(l.source);
       return leave(n, &line_state::pause, std::max(l.machine.delay(), std::chrono::milliseconds(1)));
+    }
     settle();
   }
   /// The line's machine has begun anew: some requests will not be answered.
   void ask_again(state& l, std::uint8_t n) noexcept {
     bool some = false;
     l.machine.unanswered(false, [&](const auto&) { some = true; });
-    if (some) parts_.leave(n);
+    if (some) parts_.leave(n, Plan::goes_on);
   }
   bool on_chunk(std::uint8_t n, const frame& m) noexcept {
     state& l = lines_[n];
@@ -423,6 +453,7 @@ class checked_transfer {
         return ok.error() == errc::digest_mismatch ? accuse(lines_[n].source) : fail(ok.error());
     p.right = true;
     ++lines_[n].brought;
+    plan_.right(lines_[n].source, i);
     if (!sharing_) return share();
     for (; told_ < parts_.size() && parts_[told_].right; ++told_)
       if (const auto ok = to_.chunk(parts_.begin_of(told_), parts_.length_of(told_)); !ok) return fail(ok.error());
@@ -442,7 +473,8 @@ class checked_transfer {
       return (lines_[n].served_end ? 2 : 0) + (lines_[n].machine.in_flight() == 0 ? 1 : 0);
     };
     for (std::uint8_t i = 0; i < most_lines; ++i)
-      if (usable(i) && !lines_[i].machine.describing() && (best == nobody || worth(i) > worth(best))) best = i;
+      if (usable(i) && settles(i) && !lines_[i].machine.describing() && (best == nobody || worth(i) > worth(best)))
+        best = i;
     return best;
   }
   void confirm_over(std::uint8_t n) noexcept {
@@ -468,14 +500,16 @@ class checked_transfer {
   pull_request request_;
   [[no_unique_address]] Chunking chunking_;
   std::array<state, most_lines> lines_{};
-  detail::claimed_parts parts_{};
+  [[no_unique_address]] Plan plan_{};
+  parts_type parts_{};
   description said_{};  // by the source of the beginning
   optional<error> error_;
   std::uint64_t chunks_ = 0, came_ = 0;
   std::size_t told_ = 0;  // parts that the consumer was told of
   std::uint32_t answers_ = 0, reason_ = 0;
   errc unconfirmed_because_{};
-  std::uint8_t first_ = nobody, begun_by_ = nobody, stage_ = 0, wrong_ = 0, relieved_ = 0, repeats_ = 0;
+  sources_type wrong_ = 0, relieved_ = 0;
+  std::uint8_t first_ = nobody, begun_by_ = nobody, stage_ = 0, repeats_ = 0;
   bool begun_ = false, sharing_ = false, finished_ = false, confirmed_ = false, ended_ = false;
   detail::header_length header_{};
   std::byte passing_[16 * 1024];  // what nobody wants any more

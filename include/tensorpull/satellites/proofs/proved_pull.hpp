@@ -240,7 +240,9 @@ result<proved_receipt> pull_proved(const All& from, const proved_reference& of, 
     if (all.cursor == nullptr) all.cursor = &own;
     if (!all.recipient) all.recipient = detail::random_recipient<typename Net::parts::platform>();
     all.unverified = true;
-    const auto by = detail::proof_from_any<Net>(from.addresses(), of, how, all, out.wrong);
+    proof_options finer = how;
+    if constexpr (requires { All::proof_bytes; }) finer.most_bytes = std::max(finer.most_bytes, All::proof_bytes);
+    const auto by = detail::proof_from_any<Net>(from.addresses(), of, finer, all, out.wrong);
     tell();
     if (!by) return failure(by.error());
     detail::move_cursor(*all.cursor, *by, of, to, all.cursor->offset);

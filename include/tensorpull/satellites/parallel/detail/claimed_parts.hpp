@@ -12,25 +12,29 @@
 
 namespace tensorpull::detail {
 
-/// An image is cut into at most most_parts parts of equal length, a power of two and whole groups. A line claims a
-/// part, and its bytes land in their order. A part that its line has left is gone on with by its source; another one
-/// begins it anew.
+/// A part that is claimed, whatever there are.
+struct claimed_part {
+  std::uint64_t asked = 0, landed = 0;  ///< bytes from its beginning on
+  std::uint8_t line = 0xff, source = 0xff;
+  bool right = false;  ///< all of it has landed and was checked
+  bool free = false;  ///< any source may begin it anew
+};
+
+/// An image is cut into at most `Most` parts of equal length, a power of two and whole groups. A line claims a part,
+/// and its bytes land in their order. A part that its line has left is gone on with by its source; another one begins
+/// it anew.
+template <std::size_t Most = most_parts>
 class claimed_parts {
  public:
   static constexpr std::uint8_t nobody = 0xff;
 
-  struct part {
-    std::uint64_t asked = 0, landed = 0;  ///< bytes from its beginning on
-    std::uint8_t line = nobody, source = nobody;
-    bool right = false;  ///< all of it has landed and was checked
-    bool free = false;  ///< any source may begin it anew
-  };
+  using part = claimed_part;
 
   /// The first `right` bytes are there already.
   void begin(std::uint64_t image_bytes, std::uint64_t group_bytes, std::uint64_t right) noexcept {
     image_bytes_ = image_bytes;
     shift_ = static_cast<std::uint8_t>(std::bit_width(group_bytes) - 1);
-    while (image_bytes != 0 && (image_bytes - 1) >> shift_ >= most_parts) ++shift_;
+    while (image_bytes != 0 && (image_bytes - 1) >> shift_ >= Most) ++shift_;
     count_ = image_bytes == 0 ? 0 : static_cast<std::size_t>(((image_bytes - 1) >> shift_) + 1);
     for (std::size_t i = 0; i < count_; ++i) {
       part& p = parts_[i];
@@ -40,6 +44,8 @@ class claimed_parts {
     }
   }
   std::size_t size() const noexcept { return count_; }
+  /// Their length, as a shift.
+  std::uint8_t shift() const noexcept { return shift_; }
   part& operator[](std::size_t i) noexcept { return parts_[i]; }
   const part& operator[](std::size_t i) const noexcept { return parts_[i]; }
   std::size_t index_of(const part& p) const noexcept { return static_cast<std::size_t>(&p - parts_.data()); }
@@ -65,9 +71,11 @@ class claimed_parts {
   }
 
   /// The part among the first `end` that a line asks next, which it claims; nullptr: there is none, or it has claimed
-  /// `most`. `returns(source)`: whether that source may go on with what it has begun.
-  template <class Returns>
-  part* next_for(std::uint8_t line, std::uint8_t source, std::size_t end, std::size_t most, Returns returns) noexcept {
+  /// `most`. `returns(source)`: whether that source may go on with what it has begun. `gives(part)`: whether this one
+  /// may be asked for a part that it has not begun.
+  template <class Returns, class Gives>
+  part* next_for(std::uint8_t line, std::uint8_t source, std::size_t end, std::size_t most, Returns returns,
+                 Gives gives) noexcept {
     part *begun = nullptr, *fresh = nullptr, *left = nullptr;
     std::size_t claimed = 0;
     for (std::size_t i = 0; i < end; ++i) {
@@ -79,7 +87,8 @@ class claimed_parts {
       } else if (p.line == nobody) {
         part*& others = p.source == nobody ? fresh : left;
         part*& kind = p.source == source ? begun : others;
-        if (kind == nullptr && (&kind != &left || p.free || !returns(p.source))) kind = &p;
+        if (kind == nullptr && (&kind != &left || p.free || !returns(p.source)) && (&kind == &begun || gives(p)))
+          kind = &p;
       }
     }
     part* p = begun;
@@ -92,10 +101,13 @@ class claimed_parts {
     p->free = false;
     return p;
   }
-  /// A line will not answer what it was asked.
-  void leave(std::uint8_t line) noexcept {
-    for (std::size_t i = 0; i < count_; ++i)
-      if (!parts_[i].right && parts_[i].line == line) abandon(parts_[i]);
+  /// A line will not answer what it was asked. `goes_on`: its source may go on with what it has begun.
+  void leave(std::uint8_t line, bool goes_on) noexcept {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (parts_[i].right || parts_[i].line != line) continue;
+      if (goes_on) abandon(parts_[i]);
+      else empty(parts_[i]);
+    }
   }
   /// The bytes that a source has given of unfinished parts do not count.
   void forget(std::uint8_t source) noexcept {
@@ -107,13 +119,15 @@ class claimed_parts {
     std::uint8_t line = nobody, source = nobody;
   };
   /// Any source may begin the parts anew that the slowest of the other lines has claimed or left. Nothing: there are
-  /// none.
-  optional<holder> free_slowest(std::uint8_t line) noexcept {
+  /// none. `gives(part)`: whether the source of this number may be asked for it.
+  template <class Gives>
+  optional<holder> free_slowest(std::uint8_t line, Gives gives) noexcept {
     const part* slowest = nullptr;
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < count_; ++i) {
       const part& p = parts_[i];
-      if (p.right || p.source == nobody || p.line == line || p.free || length_of(i) - p.landed <= most) continue;
+      if (p.right || p.source == nobody || p.line == line || p.free || length_of(i) - p.landed <= most || !gives(p))
+        continue;
       most = length_of(i) - p.landed;
       slowest = &p;
     }
@@ -140,7 +154,7 @@ class claimed_parts {
     p.free = false;
   }
 
-  std::array<part, most_parts> parts_{};
+  std::array<part, Most> parts_{};
   std::uint64_t image_bytes_ = 0;
   std::size_t count_ = 0;
   std::uint8_t shift_ = 0;

@@ -42,7 +42,16 @@ template <class Parts, class Transport, class Address, class Transfer, class Opt
 class parallel_wire {
   using limits = typename Parts::limits;
   using stream_type = typename Transport::stream;
-  using endpoint_type = endpoint<typename Parts::framing, limits, no_owner, ignore_messages>;
+  template <class T, class = void>
+  struct handler_of {
+    using type = ignore_messages;
+  };
+  template <class T>
+  struct handler_of<T, std::void_t<decltype(std::declval<T&>().handler_of(0))>> {
+    using type = decltype(std::declval<T&>().handler_of(0));
+  };
+  using handler_type = typename handler_of<Transfer>::type;
+  using endpoint_type = endpoint<typename Parts::framing, limits, no_owner, handler_type>;
   using clock = std::chrono::steady_clock;
   static constexpr bool waits_to_connect = __is_same(decltype(places_of<Transport>(std::declval<const Address&>())),
                                                      void);
@@ -56,19 +65,25 @@ class parallel_wire {
 
   /// All lines connect again.
   void begin_anew() noexcept {
-    for (std::size_t i = 0; i < count_; ++i) {
-      close(i);
-      lines_[i].address = i % addresses_.size();
-      lines_[i].tries = retry_state(options_.retry);
-      lines_[i].at = clock::now();
-      lines_[i].now = state::waits;
-      t_.coming(number(i), true);
-    }
+    for (std::size_t i = 0; i < count_; ++i) begin_line(i, i % addresses_.size());
     untried_ = count_;
     of_no_use_ = 0;
     t_.more_sources(untried_ < addresses_.size());
     why_ = {errc::connection_failed};
   }
+
+  /// Another address of the same span, which has become longer, or another destination at address i: a line of its own
+  /// connects to it. Requires that each address has a line.
+  void connect_anew(std::span<const Address> all, std::size_t i) noexcept {
+    addresses_ = all;
+    count_ = untried_ = all.size();
+    of_no_use_ &= ~(1U << i);
+    begin_line(i, i);
+  }
+  /// Whether line i has been given up.
+  bool is_over(std::size_t i) const noexcept { return lines_[i].now == state::is_over; }
+  /// wait() ends when this descriptor can be read, too.
+  void wait_for(int fd) noexcept { other_ = fd; }
 
   // The endpoint of a wire, for drive().
   parallel_wire& end() noexcept { return *this; }
@@ -98,14 +113,15 @@ class parallel_wire {
     return failure(why_);
   }
   void wait(const Transfer&, std::chrono::milliseconds most) noexcept {
-    std::array<pollfd, Transfer::most_lines> all;
+    std::array<pollfd, Transfer::most_lines + 1> all;
     const auto now = clock::now();
     for (std::size_t i = 0; i < count_; ++i) {
       const line& l = lines_[i];
       all[i] = polled(l.stream ? l.stream->native_handle() : -1, l.stream ? l.wants : io_ready{});
       if (l.now == state::waits) most = std::min(most, std::chrono::ceil<std::chrono::milliseconds>(l.at - now));
     }
-    (void)poll_for(all.data(), count_, most);
+    all[count_] = polled(other_, {true, false});
+    (void)poll_for(all.data(), count_ + (other_ >= 0 ? 1 : 0), most);
   }
   void leave(Transfer& t, bool) noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
@@ -152,6 +168,15 @@ class parallel_wire {
 
   static std::uint8_t number(std::size_t i) noexcept { return static_cast<std::uint8_t>(i); }
 
+  void begin_line(std::size_t i, std::size_t address) noexcept {
+    close(i);
+    line& l = lines_[i];
+    l.address = address;
+    l.tries = retry_state(options_.retry);
+    l.at = clock::now();
+    l.now = state::waits;
+    t_.coming(number(i), true);
+  }
   void close(std::size_t i) noexcept {
     line& l = lines_[i];
     if (l.end) t_.lost(number(i));
@@ -213,9 +238,11 @@ class parallel_wire {
     l.at = clock::now();
     if (tell_) tell_({l.address, l.before, errc{}, 0});
     ++l.before;
-    l.end.emplace(none_, pool_, handler_);
+    handler_type& handler = handlers_[i];
+    l.end.emplace(none_, pool_, handler);
     l.end->begin_pull();
     t_.up(number(i), number(l.address), l.end->next_id());
+    if constexpr (requires { handler = t_.handler_of(0); }) handler = t_.handler_of(number(i));
     return true;
   }
   bool pump(std::size_t i) noexcept {
@@ -335,7 +362,8 @@ class parallel_wire {
   std::uint64_t most_landed_ = 0;
   std::uint8_t stage_ = 0;
   no_owner none_;
-  ignore_messages handler_;
+  std::array<handler_type, Transfer::most_lines> handlers_{};
+  int other_ = -1;
   // for the names of a subset, and for pages of the owner's schema if the schemas differ: one for each line, since
   // whoever begins a long frame need not end it
   alignas(8) std::array<std::byte, Transfer::most_lines * limits::page_bytes> memory_;

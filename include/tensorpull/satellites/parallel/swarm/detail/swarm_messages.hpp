@@ -19,7 +19,7 @@ inline constexpr std::uint32_t join_kind = 0x7377'0001, list_kind = 0x7377'0002,
 /// Members of one group, the asking one included.
 inline constexpr std::size_t most_members = 16;
 /// Parts into which an image is cut.
-inline constexpr std::size_t most_parts = 256;
+inline constexpr std::size_t most_parts = 512;
 
 /// How much of the model a member has. Other values are refused.
 enum class member_state : std::uint8_t {

@@ -1,0 +1,79 @@
+// The owner of an image that arrives: it gives what is proved, and puts off who asks for more.
+#pragma once
+
+#include <tensorpull/core/ids.hpp>
+#include <tensorpull/framing/frame.hpp>
+#include <tensorpull/image/byte_runs.hpp>
+#include <tensorpull/protocol/pending_reply.hpp>
+#include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/satellites/parallel/swarm/detail/swarm_messages.hpp>
+#include <tensorpull/std/algorithm.hpp>
+
+#include <cstdint>
+#include <span>
+
+namespace tensorpull::detail {
+
+/// Derives from the protocol's owner. Of the reference that arrives, requests are answered whose bytes are there.
+/// Others are `busy`, and so are those for named tensors, whose digest would be of what is not there yet.
+template <class Owner>
+class arriving_owner : public Owner {
+ public:
+  using Owner::Owner;
+
+  /// From now on this reference arrives; `proved`, borrowed, has its parts. None: everything is there.
+  void arrives(const ref_id& id, const swarm::parts* proved) noexcept {
+    id_ = id;
+    proved_ = proved;
+  }
+
+  bool handle(typename Owner::peer& from, const frame& m, pending_reply& out,
+              const identity_source& who = {}) noexcept {
+    if (m.kind == frame_kind::pull && is_missing(m)) {
+      out = {.kind = frame_kind::refused,
+             .status = status::busy,
+             .id = m.id,
+             .ref = m.ref,
+             .version = m.version,
+             .offset = m.offset};
+      return true;
+    }
+    return Owner::handle(from, m, out, who);
+  }
+  digest_state locate(typename Owner::peer& from, const frame& m, std::span<byte_range> ranges, frame& answer,
+                      const identity_source& who = {}) noexcept {
+    if (proved_ == nullptr || m.ref != id_) return Owner::locate(from, m, ranges, answer, who);
+    answer = {};
+    answer.kind = frame_kind::refused;
+    answer.status = status::busy;
+    answer.id = m.id;
+    answer.ref = m.ref;
+    answer.delay_ms = 1000;
+    return digest_state::ready;
+  }
+
+ private:
+  /// Whether a byte that is asked for is not proved. A request of runs is none of a swarm's.
+  bool is_missing(const frame& m) const noexcept {
+    if (proved_ == nullptr || m.ref != id_) return false;
+    if (m.flag || m.length == 0) return true;
+    const std::uint64_t last = m.offset + (m.length - 1);
+    if (last < m.offset || last >> proved_->shift >= swarm::most_parts) return true;
+    for (std::uint64_t part = m.offset >> proved_->shift; part <= last >> proved_->shift; ++part)
+      if (!proved_->has(static_cast<std::size_t>(part))) return true;
+    return false;
+  }
+
+  ref_id id_{};
+  const swarm::parts* proved_ = nullptr;
+};
+
+/// A transport whose owners have images that arrive. One thread runs its connections.
+template <class Next>
+struct arriving : Next {
+  static constexpr bool threads = false;
+  template <class Owner>
+  using sharing_owner = arriving_owner<Owner>;
+};
+
+}  // namespace tensorpull::detail
