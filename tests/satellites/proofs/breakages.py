@@ -45,4 +45,9 @@ BREAKAGES = [
     ("satellites/proofs/proved_pull.hpp", "if (why.code == errc::digest_mismatch) wrong |= me;", "", "satellites/proofs/with_parallel/proved_from_several", "*about_the_tree*"),
     ("satellites/proofs/proved_pull.hpp", "out.wrong |= from.wrong();", "", "satellites/proofs/with_parallel/proved_from_several", "*they_are_all_named*"),
     ("satellites/proofs/proved_pull.hpp", "proved checked(to, *by, all.cursor->offset);", "proved checked(to, *by);", "satellites/proofs/with_parallel/proved_from_several", "*goes_on_behind*"),
+    ("satellites/parallel/swarm/detail/arriving_owner.hpp", "if (proved_ == nullptr || m.ref != id_) return false;", "return false;", "satellites/proofs/with_parallel/swarm", "*plain_recipient_waits*"),
+    ("satellites/parallel/swarm/detail/member_state.hpp", "return source == part_homes::owner;", "return true;", "satellites/proofs/with_parallel/swarm", "*it_counts_each*"),
+    ("satellites/parallel/swarm/detail/member_state.hpp", "if (!complete) return withdraw();", "", "satellites/proofs/with_parallel/swarm", "*one_version_after_another*"),
+    ("satellites/parallel/checked_transfer.hpp", "if (*event == recipient_event::busy) {\n      plan_.refused(l.source);", "if (*event == recipient_event::busy) {", "satellites/proofs/with_parallel/swarm", "*give_nothing*"),
+    ("satellites/parallel/checked_transfer.hpp", "else if (!somebody_settles()) fail({errc::connection_lost});", "", "satellites/proofs/with_parallel/swarm", "*owner_is_lost*"),
 ]

@@ -53,7 +53,7 @@ struct member_plan {
   }
   void right(std::uint8_t source, std::size_t part) const noexcept { state->homes.right(source, part); }
   void refused(std::uint8_t source) const noexcept { state->homes.refused(source); }
-  void dropped(std::uint8_t source) const noexcept { state->homes.drop(source); }
+  void dropped(std::uint8_t source) const noexcept { state->lies(source); }
   member_ear handler_of(std::uint8_t source) const noexcept { return {&state->homes, &state->model(), source}; }
 
   State* state = nullptr;
@@ -123,9 +123,9 @@ class member_state {
     list_ = {};
     for (auto& a : addresses_)
       if (&a != &addresses_[0]) a = {};
-    told_ = {};
-    wrong = 0;
-    has_list_ = false;
+    used_ = 1;
+    wrong = spoilt_ = 0;
+    has_list_ = fresh_ = asked_ = false;
   }
   /// The image's header is right, and its parts arrive.
   void begun(const source_view& image, const description& of, std::uint8_t shift) noexcept {
@@ -139,6 +139,11 @@ class member_state {
     as.id = model_.id;
     as.version = of.version;
     if (const auto ok = connections_.published().add_image(image, expecting_nobody(as))) published_ = true;
+  }
+  /// A source has lied. Its seat is nobody else's in this pull, so that its bit names it alone.
+  void lies(std::uint8_t source) noexcept {
+    homes.drop(source);
+    spoilt_ |= 1U << source;
   }
   /// The pull is over.
   void end(bool complete) noexcept {
@@ -244,7 +249,7 @@ class member_state {
       if (seat_of(m.number) != 0) continue;
       // one that is listed no longer has a seat as long as it has a line: it may give what it has
       for (std::uint8_t s = 1; s < part_homes::seats; ++s) {
-        if (homes.number_of(s) != 0) continue;
+        if (homes.number_of(s) != 0 || (spoilt_ >> s & 1) != 0) continue;
         texts_[s] = m.address;
         addresses_[s] = texts_[s].view();
         used_ = std::max<std::size_t>(used_, std::size_t{s} + 1);
@@ -315,6 +320,7 @@ class member_state {
   swarm::parts told_parts_{};
   clock::time_point polled_{}, told_at_{}, called_{};
   std::uint64_t sent_before_ = 0;
+  std::uint32_t spoilt_ = 0;  // seats, a bit each
   connection_type* to_door_ = nullptr;
   std::uint16_t port_ = 0;
   bool published_ = false, calls_ = false, asked_ = false, has_list_ = false, fresh_ = false;
