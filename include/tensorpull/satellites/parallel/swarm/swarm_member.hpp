@@ -94,7 +94,9 @@ class swarm_member {
     const callback<const address_attempt&> tell;
     detail::parallel_wire<Parts, transport, std::string_view, transfer_type, pull_options> lines(
         s.addresses().first(1), 1, s.connect_time(), tell, options, pull.transfer());
-    const auto besides = [&](const auto&) noexcept { s.step(&lines); };
+    const auto besides = [&](const auto&) noexcept {
+      if (!pull.ended()) s.step(&lines);  // a consumer that was abandoned may have no memory any more
+    };
     const auto once = [&]() noexcept {
       lines.begin_anew();
       return pull.drive(lines, besides);

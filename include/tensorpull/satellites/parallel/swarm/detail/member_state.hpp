@@ -299,7 +299,9 @@ class member_state {
     const std::size_t size = swarm::encode(homes.own(), body);
     for (auto& t : told_) {
       t.news = t.news || news;
-      if (t.to != nullptr && t.news) t.news = !t.to->send(swarm::parts_kind, {&model_, 1}, {body, size});
+      // the reference is a secret of those who ask for it
+      if (t.to != nullptr && t.to->has_asked() && t.news)
+        t.news = !t.to->send(swarm::parts_kind, {&model_, 1}, {body, size});
     }
   }
 
