@@ -3,8 +3,11 @@
 
 #include "../../parallel/swarm_in_hand.hpp"
 #include "support/clocks.hpp"
+#include "support/own_folder.hpp"
 #include "transports/network.hpp"
 
+#include <tensorpull/consumers/any_schema/digest.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/satellites/parallel/swarm/swarm_member.hpp>
 
 #include <atomic>
@@ -338,6 +341,168 @@ TEST(SwarmAttacks, An_abandoned_consumer_serves_nobody) {
     takes.join();
     EXPECT_FALSE(wrong);
     std::printf("%u\n", chunks.load());
+  }
+}
+
+
+TEST(SwarmAttacks, A_list_of_names_or_that_nobody_asked_for_is_not_followed) {
+  const published p(bytes_model(image, 3));
+  fellow f(p);
+  any_door door(p, 2'000'000);
+  each_connection named([&](raw_peer&, std::size_t, const std::stop_token&) {});
+  door.list({entry(2, "localhost:" + std::to_string(named.port())), entry(3, "no.such.name.example:80"),
+             entry(4, "127.1:" + std::to_string(named.port())), entry(5, "/tmp/x"),
+             entry(6, ":" + std::to_string(named.port())), entry(7, "0.0.0.0:" + std::to_string(named.port()))});
+  auto me = tp::swarm_member<attacked_net>::open("127.0.0.1:0", door.address());
+  ASSERT_TRUE(succeeded(me));
+  const auto e = pull_by(*me, p);
+  EXPECT_TRUE(succeeded(*e.done));
+  EXPECT_TRUE(e.right);
+  EXPECT_EQ(named.count(), 0u);
+}
+
+TEST(SwarmAttacks, What_is_asked_of_one_pull_is_not_answered_from_the_next_before_it_is_proved) {
+  model ones = bytes_model(16 * image, 3);
+  std::memset(data(ones).data(), 0x11, data(ones).size());
+  const published p(std::move(ones));
+  any_door fast(p);
+  auto me = tp::swarm_member<attacked_net>::open("127.0.0.1:0", fast.address());
+  ASSERT_TRUE(succeeded(me));
+  EXPECT_TRUE(succeeded(*pull_by(*me, p).done));
+  model first = bytes_model(16 * image, 9);
+  tp::land to(first.destination());
+  ASSERT_TRUE(succeeded(tp::pull_proved<attacked_net>(*me, p.ref, to)));
+  // a recipient that asks for much and reads nothing
+  raw_peer slow(me->port());
+  EXPECT_TRUE(slow.say(request(tp::frame_kind::describe, 1, p.ref.model.id, 0, 0)));
+  (void)me->serve(200ms);
+  for (std::uint32_t i = 0; i < 4; ++i)
+    EXPECT_TRUE(slow.say(request(tp::frame_kind::pull, 2 + i, p.ref.model.id, (12 - i) * image, 16 * 1024 * 1024)));
+  (void)me->serve(300ms);
+  // the same again, into other memory
+  model second = bytes_model(16 * image, 9);
+  std::memset(data(second).data(), 0x99, data(second).size());
+  tp::land other(second.destination());
+  std::size_t wrong = 0, heard = 0;
+  std::atomic<bool> begun{false};
+  joined_thread reads([&](const std::stop_token& stop) {
+    while (!begun && !stop.stop_requested()) std::this_thread::sleep_for(1ms);
+    byte_vector piece(1 << 20);
+    while (!stop.stop_requested()) {
+      const auto io = read_some(slow.stream(), piece);
+      if (tp::is_end(io.status)) return;
+      heard += io.bytes;
+      for (std::size_t i = 0; i < io.bytes; ++i) wrong += piece[i] == std::byte{0x99};
+      if (io.bytes == 0) slow.stream().wait(true, false, 10ms);
+    }
+  });
+  tp::pull_options how;
+  how.progress = [&](const tp::progress_event& e) { begun = begun || e.bytes_done > 200'000; };
+  how.progress_interval = 1ms;
+  EXPECT_TRUE(succeeded(tp::pull_proved<attacked_net>(*me, p.ref, other, {}, how)));
+  (void)me->serve(300ms);
+  reads.request_stop();
+  reads.join();
+  EXPECT_LT(wrong, 100u) << heard;
+}
+
+TEST(SwarmAttacks, One_that_may_not_have_it_hears_the_same_as_of_an_unknown_reference) {
+  const published p(bytes_model(image, 3));
+  any_door door(p, 2'000'000);
+  tp::swarm_options options;
+  options.host.authorise = [](const tp::access_request&) { return false; };
+  auto me = tp::swarm_member<attacked_net>::open("127.0.0.1:0", door.address(), options);
+  ASSERT_TRUE(succeeded(me));
+  raw_peer made(me->port());
+  member_in_hand<tp::posix_stream> stranger(std::move(made.stream()));
+  std::atomic<unsigned> told{0}, busy{0};
+  joined_thread asks([&](const std::stop_token& stop) {
+    for (std::uint32_t id = 1; !stop.stop_requested(); ++id) {
+      stranger.say(request(tp::frame_kind::pull, id, p.ref.model.id, 3 * image / 4, 1000));
+      for (int i = 0; i < 20; ++i) {
+        if (const auto f = stranger.next()) {
+          const decoded d(*f);
+          told += d.outcome && d.m.kind != tp::frame_kind::refused;
+          busy += d.outcome && d.m.kind == tp::frame_kind::refused && d.m.status == tp::status::busy;
+        } else std::this_thread::sleep_for(1ms);
+      }
+    }
+  });
+  const auto e = pull_by(*me, p);
+  asks.request_stop();
+  asks.join();
+  EXPECT_TRUE(succeeded(*e.done));
+  EXPECT_EQ(told, 0u);
+  EXPECT_EQ(busy, 0u);
+}
+
+
+TEST(SwarmAttacks, Nobody_is_served_from_the_consumer_of_the_pull_before) {
+  const published p(bytes_model(image, 3));
+  any_door door(p);
+  auto me = tp::swarm_member<attacked_net>::open("127.0.0.1:0", door.address());
+  ASSERT_TRUE(succeeded(me));
+  EXPECT_TRUE(succeeded(*pull_by(*me, p).done));
+  tp::digest in_order;
+  ASSERT_TRUE(succeeded(tp::pull_proved<attacked_net>(*me, p.ref, in_order)));
+  raw_peer asks(me->port());
+  EXPECT_TRUE(asks.say(request(tp::frame_kind::describe, 1, p.ref.model.id, 0, 0)));
+  EXPECT_TRUE(me->serve(500ms)) << "it serves nobody";
+  byte_vector piece(4096);
+  EXPECT_EQ(read_some(asks.stream(), piece).bytes, 0u);
+}
+
+TEST(SwarmAttacks, A_file_gives_what_is_behind_its_header) {
+  const published p(bytes_model(image, 3));
+  any_door door(p);
+  auto me = tp::swarm_member<attacked_net>::open("127.0.0.1:0", door.address());
+  ASSERT_TRUE(succeeded(me));
+  const own_folder folder;
+  const std::string path = folder / "model";
+  auto file = tp::safetensors_file::create(path, {.fsync = false});
+  ASSERT_TRUE(succeeded(file));
+  ASSERT_TRUE(succeeded(tp::pull_proved<attacked_net>(*me, p.ref, *file)));
+  EXPECT_EQ(file_root(path), p.ref.root);
+  raw_peer made(me->port());
+  member_in_hand<tp::posix_stream> asks(std::move(made.stream()));
+  EXPECT_TRUE(asks.say(request(tp::frame_kind::describe, 1, p.ref.model.id, 0, 0)));
+  EXPECT_TRUE(asks.say(request(tp::frame_kind::pull, 2, p.ref.model.id, 0, 64)));
+  (void)me->serve(500ms);
+  bool gave = false;
+  while (const auto f = asks.next()) {
+    const decoded d(*f);
+    std::printf("%d %d\n", int(d.m.kind), int(d.m.status));
+    gave = gave || d.m.kind == tp::frame_kind::chunk;
+  }
+  byte_vector rest(4096);
+  EXPECT_FALSE(gave);
+}
+
+
+TEST(SwarmAttacks, Members_without_the_metadata_of_the_owner_are_no_liars) {
+  const tp::metadata_entry metadata[] = {{"format", "pt"}};
+  model with;
+  with.add("w", tp::dtype::u8, {image}).ready(metadata);
+  const published p(std::move(with.fill(3)));
+  any_door door(p, 8'000'000);
+  std::vector<tp::swarm_member<attacked_net>> members;
+  for (int i = 0; i < 2; ++i) members.push_back(*tp::swarm_member<attacked_net>::open("127.0.0.1:0", door.address()));
+  // each is told of the other one, under any number
+  door.list({entry(2, local(members[0].port())), entry(3, local(members[1].port()))});
+  std::array<end_of_pull, 2> ends;
+  {
+    joined_threads pulls(2, [&](std::size_t i, const std::stop_token&) {
+      model into = bytes_model(image, 9);
+      tp::land to(into.destination());
+      ends[i].done = tp::pull_proved<attacked_net>(members[i], p.ref, to, {}, once());
+      ends[i].right = std::ranges::equal(data(into), data(p.now));
+      (void)members[i].serve(1s);
+    });
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(succeeded(*ends[i].done));
+    EXPECT_TRUE(ends[i].right);
+    EXPECT_EQ(members[i].wrong(), 0u);
   }
 }
 

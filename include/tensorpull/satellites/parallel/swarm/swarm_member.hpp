@@ -113,6 +113,9 @@ class swarm_member {
   /// requested, which is noticed within 0.1 s. True: nobody needs it any more.
   bool serve(std::chrono::milliseconds time, const stop_token& stop = {}) noexcept { return s_->serve(time, stop); }
 
+  /// From now on nobody is served from a consumer's memory, which may go away. A pull begins with it.
+  void stop_serving() const noexcept { s_->end(false); }
+
  private:
   explicit swarm_member(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
   std::unique_ptr<state> s_;
