@@ -298,8 +298,6 @@ TEST(Swarm, Images_of_one_byte_of_one_group_and_of_one_more) {
 }
 TEST(Swarm, A_member_pulls_one_version_after_another_into_memory_and_a_file) {
   const own_folder here;
-  auto me = member_type::open(any_port, "127.0.0.1:1");
-  ASSERT_TRUE(me);
   for (const std::uint64_t seed : {1u, 2u, 3u}) {
     const published p(bytes_model(6 * group, seed));
     crowd_owner owner(2, 0, p);
@@ -393,7 +391,7 @@ TEST(Swarm, A_stop_is_heard_while_others_are_silent_and_addresses_cannot_be_used
   tp::pull_options how;
   how.stop = stop.get_token();
   joined_threads later(1, [&](std::size_t, const std::stop_token&) {
-    std::this_thread::sleep_for(50ms);
+    be_slow(50ms);
     stop.request_stop();
   });
   EXPECT_EQ(code_of(tp::pull_proved<swarm_net>(*me, swarm_model().ref, to, {}, how)), errc::cancelled);

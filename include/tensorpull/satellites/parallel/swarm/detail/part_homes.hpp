@@ -39,7 +39,7 @@ class part_homes {
     rank();
   }
   std::size_t parts() const noexcept { return parts_; }
-  /// What this member has, as it tells others.
+  /// The parts that this member has, as it tells others.
   const swarm::parts& own() const noexcept { return own_; }
   bool has_all() const noexcept { return parts_ > 0 && own_count_ == parts_; }
 
@@ -161,7 +161,7 @@ class part_homes {
         m = next;
       }
       is_ours_[part] = turn <= now_ && m != nullptr;
-      // one that is said to have it had its time to give it, too
+      // others that may have it had their time to give it, too
       at_once_[part] = is_ours_[part] && (turn == begun_ || now_ - turn >= patience);
       left_ += is_ours_[part] && !has(own_.proved, part);
     }
