@@ -225,6 +225,7 @@ result<proof> proof_from_any(std::span<Where, Sources> from, const proved_refere
 template <class Net, detail::owners_at_once All, consumer Consumer>
 result<proved_receipt> pull_proved(const All& from, const proved_reference& of, Consumer& to,
                                    const proof_options& how = {}, const pull_options& options = {}) noexcept {
+  if constexpr (requires { from.stop_serving(); }) from.stop_serving();  // the consumer before may be gone
   if constexpr (!requires { requires Consumer::any_order; }) {
     return pull_proved<Net>(from.addresses(), of, to, how, options);
   } else {

@@ -71,6 +71,13 @@ class connection : private event_target,
   /// The IP address of the other end; none if the stream is no socket of IP. Cost: a system call.
   ip_address peer_address() const noexcept { return ip_address::of_peer(stream_.native_handle()); }
 
+  /// Whether the other end has asked for something that is published here, and may have it.
+  bool has_asked() const noexcept
+    requires requires(const end_type& e) { e.has_asked(); }
+  {
+    return end_.has_asked();
+  }
+
   /// The other end is known to the program: it need not ask for something first to have a buffer for a frame above 512
   /// bytes and to outlive the accept budget. A connection that this end has begun is trusted; any other is until then
   /// only by what it asks for: a request for something published here, or a pull from it, gives it buffers, and a

@@ -94,7 +94,9 @@ class swarm_member {
     const callback<const address_attempt&> tell;
     detail::parallel_wire<Parts, transport, std::string_view, transfer_type, pull_options> lines(
         s.addresses().first(1), 1, s.connect_time(), tell, options, pull.transfer());
-    const auto besides = [&](const auto&) noexcept { s.step(&lines); };
+    const auto besides = [&](const auto&) noexcept {
+      if (!pull.ended()) s.step(&lines);  // a consumer that was abandoned may have no memory any more
+    };
     const auto once = [&]() noexcept {
       lines.begin_anew();
       return pull.drive(lines, besides);
@@ -110,6 +112,9 @@ class swarm_member {
   /// this thread, until no member that the owner lists pulls any more, for `time` at most, or until `stop` is
   /// requested, which is noticed within 0.1 s. True: nobody needs it any more.
   bool serve(std::chrono::milliseconds time, const stop_token& stop = {}) noexcept { return s_->serve(time, stop); }
+
+  /// From now on nobody is served from a consumer's memory, which may go away. A pull begins with it.
+  void stop_serving() const noexcept { s_->end(false); }
 
  private:
   explicit swarm_member(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
