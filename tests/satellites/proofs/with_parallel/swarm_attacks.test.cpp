@@ -149,7 +149,7 @@ struct end_of_pull {
 tp::pull_options once() {
   tp::pull_options o;
   o.retry.retries = 0;
-  o.per_request_timeout = 5s;
+  o.per_request_timeout = 20s;
   return o;
 }
 end_of_pull pull_by(tp::swarm_member<attacked_net>& me, const published& p, const tp::pull_options& how = once()) {
@@ -194,9 +194,7 @@ TEST(SwarmAttacks, A_member_that_tells_of_everything_and_is_silent_does_not_hold
   door.list({entry(2, silent.address())});
   auto me = tp::swarm_member<attacked_net>::open("127.0.0.1:0", door.address());
   ASSERT_TRUE(succeeded(me));
-  const auto from = steady_clock::now();
   const auto e = pull_by(*me, p);
-  std::printf("%.2f s, %u pulls\n", std::chrono::duration<double>(steady_clock::now() - from).count(), pulls.load());
   EXPECT_TRUE(succeeded(*e.done));
   EXPECT_TRUE(e.right);
 }
@@ -222,9 +220,7 @@ TEST(SwarmAttacks, A_member_that_always_tells_something_new_does_not_hold_up_a_p
   door.list({entry(2, restless.address())});
   auto me = tp::swarm_member<attacked_net>::open("127.0.0.1:0", door.address());
   ASSERT_TRUE(succeeded(me));
-  const auto from = steady_clock::now();
   const auto e = pull_by(*me, p);
-  std::printf("%.2f s\n", std::chrono::duration<double>(steady_clock::now() - from).count());
   EXPECT_TRUE(succeeded(*e.done));
   EXPECT_TRUE(e.right);
 }
@@ -262,7 +258,6 @@ TEST(SwarmAttacks, The_seat_of_one_that_has_lied_does_not_make_another_a_liar) {
   EXPECT_TRUE(e.right);
   EXPECT_GE(lies, 1u);
   EXPECT_GE(gives, 1u);
-  std::printf("wrong %x, lies %u, gives %u\n", me->wrong(), lies.load(), gives.load());
 }
 
 TEST(SwarmAttacks, A_second_pull_makes_no_connections_to_members_of_the_first) {
@@ -340,7 +335,6 @@ TEST(SwarmAttacks, An_abandoned_consumer_serves_nobody) {
     takes.request_stop();
     takes.join();
     EXPECT_FALSE(wrong);
-    std::printf("%u\n", chunks.load());
   }
 }
 
@@ -471,7 +465,6 @@ TEST(SwarmAttacks, A_file_gives_what_is_behind_its_header) {
   bool gave = false;
   while (const auto f = asks.next()) {
     const decoded d(*f);
-    std::printf("%d %d\n", int(d.m.kind), int(d.m.status));
     gave = gave || d.m.kind == tp::frame_kind::chunk;
   }
   byte_vector rest(4096);
