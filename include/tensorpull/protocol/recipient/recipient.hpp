@@ -36,7 +36,7 @@ class recipient {
   /// told apart.
   recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
       : request_(request), chunker_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {
-    detail::normalise(request_, Limits::slices);
+    part_.normalise(request_);
   }
 
   /// Tells a strategy that adapts how the transfer gets on. Lengths of chunks on their way stay, since an answer is
@@ -273,10 +273,10 @@ class recipient {
     if (m.version != version_) return failure(errc::stale_version, received_);
     const auto located = part_.locate(m, request_, chunker_.image(), received_, chunker_.wanted, described_);
     if (!located) return failure(located.error());
-    if (*located == detail::part_answer::differs) return compare();
-    if (*located == detail::part_answer::too_many_ranges) return ask_for_part();
+    if (*located == decltype(part_)::answer::differs) return compare();
+    if (*located == decltype(part_)::answer::too_many_ranges) return ask_for_part();
     nonce_ = m.nonce;
-    return start_pulling(*located == detail::part_answer::again);
+    return start_pulling(*located == decltype(part_)::answer::again);
   }
 
   result<recipient_event> on_chunk(const frame& m) noexcept {

@@ -18,16 +18,6 @@
 
 namespace tensorpull::detail {
 
-/// Brings a request into the form that is read: slices make it a part, and a part has no subset.
-inline void normalise(pull_request& r, bool slices) noexcept {
-  r.part = r.part || !r.slices.empty();
-  if (r.part) r.subset = {};
-  if (!slices) return;
-  r.slices_ascend = true;
-  for (std::size_t i = 1; i < r.slices.size(); ++i)
-    if (r.slices[i].name < r.slices[i - 1].name) r.slices_ascend = false;
-}
-
 /// Whether the slices that are wanted are of tensors of our schema, one of each, and as long. Errors, with the tensor's
 /// name: invalid_argument: there is no schema, no such tensor, or a second slice of it, or the slice is empty or
 /// reversed; schema_mismatch: the tensor is not as long.
@@ -45,19 +35,22 @@ inline void normalise(pull_request& r, bool slices) noexcept {
   return {};
 }
 
-/// Where an owner's answer leads.
-enum class part_answer : std::uint8_t {
-  first,  ///< the ranges are there, of the first part that was located
-  again,  ///< the ranges are there, of a later part or once more
-  differs,  ///< the tensors are others than our schema's
-  too_many_ranges,  ///< the part's names are fewer from now on
-};
-
 /// The part of the wanted tensors that is asked for now. At first that is all of them; of several parts each is some
 /// tensors of our schema, in image order.
 template <class Limits>
 class requested_part {
  public:
+  /// Brings a request into the form that is read here: slices make it a part, and a part has no subset.
+  static void normalise(pull_request& r) noexcept {
+    r.part = r.part || !r.slices.empty();
+    if (r.part) r.subset = {};
+    if constexpr (Limits::slices) {
+      r.slices_ascend = true;
+      for (std::size_t i = 1; i < r.slices.size(); ++i)
+        if (r.slices[i].name < r.slices[i - 1].name) r.slices_ascend = false;
+    }
+  }
+
   /// Whether there are several.
   bool several() const noexcept { return several_; }
   /// Whether nothing follows this part.
@@ -121,20 +114,27 @@ class requested_part {
     ask_again(r, fit < now ? static_cast<std::uint32_t>(std::max<std::size_t>(fit, 1)) : now / 2);
     return true;
   }
+  /// Where an owner's answer leads.
+  enum class answer : std::uint8_t {
+    first,  ///< the ranges are there, of the first part that was located
+    again,  ///< the ranges are there, of a later part or once more
+    differs,  ///< the tensors are others than our schema's
+    too_many_ranges,  ///< its names are fewer from now on
+  };
   /// Checks the answer to names(). `received`: bytes that are there of those that are wanted. The ranges go into
   /// `wanted`, and `described` counts their bytes.
-  result<part_answer> locate(const frame& m, const pull_request& r, const chunk_context& image, std::uint64_t received,
-                             wanted_ranges<Limits::slices>& wanted, description& described) noexcept {
+  result<answer> locate(const frame& m, const pull_request& r, const chunk_context& image, std::uint64_t received,
+                        wanted_ranges<Limits::slices>& wanted, description& described) noexcept {
     if ((Limits::slices && sounds_) || m.ranges.size() != names(r).size()) return failure(errc::bad_frame);
     if (several_ && first_ == 0)
       if (const auto ok = names_are_ours(r, received); !ok) return failure(ok.error());
     const std::uint64_t expected = several_ ? fingerprint(r) : r.fingerprint;
-    if (expected != 0 && m.fingerprint != expected) return part_answer::differs;
+    if (expected != 0 && m.fingerprint != expected) return answer::differs;
     if (const auto fits = wanted.these(m.ranges, begin(r), image.data_start, image.image_bytes, part_of(r)); !fits) {
       if (fits.error().code != errc::does_not_fit || r.schema == nullptr) return failure(fits.error());
       several_ = true;
       ask_again(r, static_cast<std::uint32_t>(fits.error().at));
-      return part_answer::too_many_ranges;
+      return answer::too_many_ranges;
     }
     const bool before = std::exchange(this_located_, true);
     const bool same = (!before || m.digest == digest_) &&
@@ -144,7 +144,7 @@ class requested_part {
     described.image_bytes = several_ ? r.schema->data_bytes() : wanted.total();
     described.data_start = 0;
     digest_ = m.digest;
-    return std::exchange(any_located_, true) ? part_answer::again : part_answer::first;
+    return std::exchange(any_located_, true) ? answer::again : answer::first;
   }
   /// The digest of the part's bytes, as the owner states it.
   std::uint64_t digest() const noexcept { return digest_; }
