@@ -75,6 +75,10 @@ class any_door {
     server_.reset();
     host_.reset();
   }
+  /// Until members have asked so often, about ten times a second each.
+  void wait_for_questions(unsigned more, const std::stop_token& stop) const {
+    for (const unsigned before = asked; asked < before + more && !stop.stop_requested();) look_again_soon();
+  }
   std::atomic<unsigned> made{0}, asked{0};
 
  private:
@@ -249,8 +253,8 @@ TEST(SwarmAttacks, The_seat_of_one_that_has_lied_does_not_make_another_a_liar) {
   auto me = tp::swarm_member<attacked_net>::open("127.0.0.1:0", door.address());
   ASSERT_TRUE(succeeded(me));
   joined_thread changes([&](const std::stop_token& stop) {
-    while (lies == 0 && !stop.stop_requested()) std::this_thread::sleep_for(1ms);
-    std::this_thread::sleep_for(100ms);
+    while (lies == 0 && !stop.stop_requested()) look_again_soon();
+    door.wait_for_questions(3, stop);
     door.list({entry(3, honest.address())});
   });
   const auto e = pull_by(*me, p);
@@ -325,8 +329,8 @@ TEST(SwarmAttacks, An_abandoned_consumer_serves_nobody) {
           }
       }
     });
-    joined_thread ends([&](const std::stop_token&) {
-      std::this_thread::sleep_for(400ms);
+    joined_thread ends([&](const std::stop_token& stop) {
+      door.wait_for_questions(4, stop);
       door.stop();
     });
     const auto done = tp::pull_proved<attacked_net>(*me, p.ref, to, {}, once());
@@ -380,7 +384,7 @@ TEST(SwarmAttacks, What_is_asked_of_one_pull_is_not_answered_from_the_next_befor
   std::size_t wrong = 0, heard = 0;
   std::atomic<bool> begun{false};
   joined_thread reads([&](const std::stop_token& stop) {
-    while (!begun && !stop.stop_requested()) std::this_thread::sleep_for(1ms);
+    while (!begun && !stop.stop_requested()) look_again_soon();
     byte_vector piece(1 << 20);
     while (!stop.stop_requested()) {
       const auto io = read_some(slow.stream(), piece);
@@ -418,7 +422,7 @@ TEST(SwarmAttacks, One_that_may_not_have_it_hears_the_same_as_of_an_unknown_refe
           const decoded d(*f);
           told += d.outcome && d.m.kind != tp::frame_kind::refused;
           busy += d.outcome && d.m.kind == tp::frame_kind::refused && d.m.status == tp::status::busy;
-        } else std::this_thread::sleep_for(1ms);
+        } else look_again_soon();
       }
     }
   });
