@@ -75,6 +75,10 @@ class any_door {
     server_.reset();
     host_.reset();
   }
+  /// Until members have asked so often, about ten times a second each.
+  void wait_for_questions(unsigned more, const std::stop_token& stop) const {
+    for (const unsigned before = asked; asked < before + more && !stop.stop_requested();) look_again_soon();
+  }
   std::atomic<unsigned> made{0}, asked{0};
 
  private:
@@ -250,7 +254,7 @@ TEST(SwarmAttacks, The_seat_of_one_that_has_lied_does_not_make_another_a_liar) {
   ASSERT_TRUE(succeeded(me));
   joined_thread changes([&](const std::stop_token& stop) {
     while (lies == 0 && !stop.stop_requested()) look_again_soon();
-    be_slow(100ms);
+    door.wait_for_questions(3, stop);
     door.list({entry(3, honest.address())});
   });
   const auto e = pull_by(*me, p);
@@ -325,8 +329,8 @@ TEST(SwarmAttacks, An_abandoned_consumer_serves_nobody) {
           }
       }
     });
-    joined_thread ends([&](const std::stop_token&) {
-      be_slow(400ms);
+    joined_thread ends([&](const std::stop_token& stop) {
+      door.wait_for_questions(4, stop);
       door.stop();
     });
     const auto done = tp::pull_proved<attacked_net>(*me, p.ref, to, {}, once());

@@ -22,7 +22,7 @@ class arriving_owner : public Owner {
   using Owner::Owner;
 
   /// From now on this reference arrives; `proved`, borrowed, has its parts. The first `never` bytes are never given.
-  void arrives(const ref_id& id, const swarm::parts* proved, std::uint64_t never) noexcept {
+  void arrives(const ref_id& id, const swarm::parts* proved, std::uint64_t never = 0) noexcept {
     id_ = id;
     proved_ = proved;
     never_ = never;
