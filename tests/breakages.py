@@ -142,7 +142,7 @@ BREAKAGES = [
     ("consumers/any_schema/published_schema.hpp", "if (offset < described_.data_start)\n      return header_.prepare(", "if (true)\n      return header_.prepare(", "consumers/published_schema", "*counts_for_nobody"),
     ("consumers/any_schema/image_landing.hpp", "if (!mine && mine.error() == errc::cancelled) return failure(mine.error());", "", "consumers/image_landing", "*was_stopped*"),
     ("consumers/any_schema/safetensors_file.hpp", "if (total_ > options_.max_bytes)", "if (false)", "consumers/safetensors_file", "*"),
-    ("consumers/any_schema/safetensors_file.hpp", "if (done && file_.touched()) done = compare(r.digest);", "", "consumers/safetensors_file", "*writes_into*"),
+    ("consumers/any_schema/safetensors_file.hpp", "if (done && file_.touched()) done = holds ? changed_unless(holds(on_disk())) : compare(r.digest);", "", "consumers/safetensors_file", "*writes_into*"),
     ("consumers/any_schema/safetensors_file.hpp", "if (!ok && ok.error().system == ESTALE) file_.discard();", "if (!ok) file_.discard();", "consumers/safetensors_file", "*DiskGotFull*"),
     ("consumers/any_schema/safetensors_file.hpp", "else if (!ok && options_.resume->offset <= in_file()) (void)save_cursor();", "", "consumers/safetensors_file", "*DiskGotFull*"),
     ("consumers/any_schema/safetensors_file.hpp", "(placed_ && where.offset > in_file()) || ", "", "consumers/safetensors_file", "*DiskGotFull*"),

@@ -4,6 +4,7 @@
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/image/view.hpp>
+#include <tensorpull/std/functional.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -44,6 +45,7 @@ class any_consumer {
   virtual result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept = 0;
   virtual result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept = 0;
   virtual result<void> finish(const receipt& r) noexcept = 0;
+  virtual result<void> finish(const receipt& r, const basic_callback<bool, const source_view&>& holds) noexcept = 0;
   virtual void abandon(const error& why) noexcept = 0;
   virtual void rewind(std::uint64_t offset) noexcept = 0;
   virtual source_view read_back() const noexcept = 0;
@@ -94,6 +96,10 @@ class consumer_for final : public any_consumer {
   }
   result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept override { return to_.chunk(offset, length); }
   result<void> finish(const receipt& r) noexcept override { return to_.finish(r); }
+  result<void> finish(const receipt& r, const basic_callback<bool, const source_view&>& holds) noexcept override {
+    if constexpr (requires { to_.finish(r, holds); }) return to_.finish(r, holds);
+    else return to_.finish(r);
+  }
   void abandon(const error& why) noexcept override { to_.abandon(why); }
   void rewind(std::uint64_t offset) noexcept override {
     if constexpr (requires { to_.rewind(offset); }) to_.rewind(offset);

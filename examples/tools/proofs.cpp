@@ -144,8 +144,12 @@ tp::result<tp::receipt> bring_proved(const wanted_proof& wanted, facade::any_con
   all.insert(all.end(), wanted.link.also.begin(), wanted.link.also.end());
   auto places = places_of(wanted.link, std::move(all));
   if (!places) return tp::failure(places.error());
-  facade::any_pull at_once{.from = *places, .chunk_bytes = wanted.chunk, .digest = false, .connections = 0};
-  const bool several = places->size() > 1 && facade::features.several;
+  facade::any_pull over_all{
+      .from = *places, .chunk_bytes = wanted.chunk, .digest = false, .connections = wanted.link.connections};
+  const facade::pull_from pull_all = [&](const tp::reference& ref, facade::any_consumer& into,
+                                         const tp::pull_options& options) { return over_all(ref, into, options); };
+  const facade::pull_at_once at_once{pull_all, over_all.wrong};
+  const bool several = wanted.link.connections > 1 || (places->size() > 1 && facade::features.several);
   std::vector<facade::pull_from> from;
   for (facade::place& at : *places)
     from.push_back([pull = facade::any_pull{.from = {std::move(at)}, .chunk_bytes = wanted.chunk}](

@@ -75,7 +75,7 @@ struct refusal {
 std::optional<refusal> verify(const trust_choice& choice, known_model& to);
 
 struct wanted_proof {
-  const link_choice& link;  ///< one sender, or several at once
+  const link_choice& link;  ///< one sender over as many connections as are wanted, or several at once
   const known_model& of;
   const tp::pull_options& options;
   std::uint64_t chunk;

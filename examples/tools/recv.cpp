@@ -277,8 +277,6 @@ void check_trust(const std::vector<std::string>& words, const choices& c) {
   if (c.no_digest || c.unverified || c.believe)
     throw option_error("--key believes nobody: it excludes --no-digest, --unverified and --believe");
   if (c.chunk == 0) throw option_error("--chunk 0 has no meaning with --key: bytes are proved as they land");
-  if (c.link.connections != 0)
-    throw option_error("--connections excludes --key: one sender is asked after the other, over one connection");
 }
 
 constexpr const char* address_wanted = "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model";

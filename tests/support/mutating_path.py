@@ -57,6 +57,42 @@ class MutatingPath(threading.Thread):
             return
 
 
+def is_long(frame):
+    """Whether it has most of a chunk of 64 KiB."""
+    return len(frame) > 60_000
+
+
+class LyingPath(MutatingPath):
+    """Changes a byte of each long frame. `dropped` is set once a recipient that had such a frame is gone."""
+
+    def __init__(self, port):
+        self.dropped, self._here = threading.Event(), threading.local()
+        super().__init__(port, self.lie)
+
+    def lie(self, _, frame):
+        if is_long(frame):
+            self._here.lied = True  # a connection has a thread
+            frame[50_000] ^= 1
+        return frame
+
+    def serve(self, down):
+        super().serve(down)
+        if getattr(self._here, "lied", False):
+            self.dropped.set()
+
+
+def held_until(port, *events):
+    """A way that lets no long frame through before all of these are set."""
+
+    def hold(_, frame):
+        if is_long(frame):
+            for event in events:
+                event.wait(60)
+        return frame
+
+    return MutatingPath(port, hold)
+
+
 def flip(frame, bit):
     frame[bit // 8] ^= 1 << bit % 8
     return frame

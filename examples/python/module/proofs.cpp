@@ -3,6 +3,7 @@
 #include "parts.hpp"
 #include "publications.hpp"
 #include "pulling.hpp"
+#include "route.hpp"
 
 #include <tensorpull/consumers/any_schema/finished_file.hpp>
 #include <tensorpull/satellites/proofs/signed_reference.hpp>
@@ -65,12 +66,14 @@ class tree_of_tensors : public opened_image {
   std::optional<proof_tree> tree_;
 };
 
-/// Sources from which one pull after the other is proved.
+/// Sources from which what is pulled is proved: from all at once, or from one after the other.
 class proved_source final : public source {
  public:
-  proved_source(std::vector<source*> from, const proved_reference& of) : from_(std::move(from)), of_(of) {}
+  /// `all`: a route to all of them, for pulls at once; nullptr: there is none.
+  proved_source(std::vector<source*> from, route* all, const proved_reference& of)
+      : from_(std::move(from)), all_(all), of_(of) {}
 
-  /// Which source the last pull was from, and which have given wrong bytes.
+  /// Which source was asked alone last, and which have given wrong bytes.
   std::size_t current() const noexcept { return current_; }
   std::vector<std::size_t> wrong() const {
     std::vector<std::size_t> all;
@@ -82,8 +85,9 @@ class proved_source final : public source {
   pull_function begin() override {
     std::vector<pull_function> each;
     for (source* const one : from_) each.push_back(one->begin());
-    return [this, each = std::move(each)](const reference&, facade::any_consumer& to, const pull_options& options,
-                                          std::uint64_t chunk) {
+    pull_function together = all_ != nullptr ? all_->begin() : nullptr;
+    return [this, each = std::move(each), together = std::move(together)](
+               const reference&, facade::any_consumer& to, const pull_options& options, std::uint64_t chunk) {
       std::vector<facade::pull_from> all;
       for (std::size_t i = 0; i < each.size(); ++i)
         all.push_back([this, i, chunk, &pull = each[i]](const reference& ref, facade::any_consumer& into,
@@ -91,8 +95,15 @@ class proved_source final : public source {
           current_ = i;
           return pull(ref, into, with, chunk);
         });
+      const facade::pull_from pull = [&](const reference& ref, facade::any_consumer& into, const pull_options& with) {
+        return together(ref, into, with, chunk);
+      };
+      std::optional<facade::pull_at_once> at_once;
+      if (all_ != nullptr && (all_->connections() > 1 || facade::features.several))
+        at_once.emplace(facade::pull_at_once{pull, all_->wrong_bits()});
       std::uint64_t wrong = 0;
-      const auto done = facade::pull_proved_from(all, of_, to, {.wrong = &wrong}, options);
+      const auto done = facade::pull_proved_from(all, of_, to, {.wrong = &wrong}, options,
+                                                 at_once ? &*at_once : nullptr);
       wrong_ |= wrong;
       return done ? result<receipt>(done->last) : result<receipt>(failure(done.error()));
     };
@@ -100,6 +111,7 @@ class proved_source final : public source {
 
  private:
   std::vector<source*> from_;  // Python keeps them
+  route* all_;  // and this
   proved_reference of_;
   std::atomic<std::size_t> current_{0};
   std::atomic<std::uint64_t> wrong_{0};
@@ -162,12 +174,12 @@ void bind_proofs(py::module_& m) {
       .def_property_readonly("root", &tree_of_tensors::root)
       .def_property_readonly("is_root_alone", &tree_of_tensors::is_root_alone);
   py::class_<proved_source, source>(m, "ProvedSource")
-      .def(py::init([](std::vector<source*> from, std::string_view model, std::uint64_t fingerprint,
+      .def(py::init([](std::vector<source*> from, route* all, std::string_view model, std::uint64_t fingerprint,
                        std::string_view tree, std::string_view root, std::uint64_t image_bytes) {
-             return std::make_unique<proved_source>(std::move(from),
+             return std::make_unique<proved_source>(std::move(from), all,
                                                     proved_of(model, fingerprint, tree, root, image_bytes));
            }),
-           py::keep_alive<1, 2>())
+           py::keep_alive<1, 2>(), py::keep_alive<1, 3>())
       .def_property_readonly("wrong", &proved_source::wrong)
       .def_property_readonly("current", &proved_source::current);
   m.def("proof_tree_id", [](std::string_view model) { return digits_of(proof_tree_id(whole_reference(model))); });

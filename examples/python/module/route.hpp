@@ -44,12 +44,13 @@ class route final : public source {
   /// Which address was tried last.
   std::size_t current() const noexcept { return current_; }
 
-  /// Connections at a time, if what they land in takes bytes in any order. Raises invalid_argument for more than one
-  /// over links that have but one.
+  /// Connections at a time, if what they land in takes bytes in any order; 0: one to each address. Raises
+  /// invalid_argument for others than one over links that have but one.
   void use_connections(std::size_t most) {
-    if (most > 1 && !pull_.from.front().is.several) raise(errc::invalid_argument);
-    if (most > 1) pull_.connections = most;
+    if (most != 1 && !pull_.from.front().is.several) raise(errc::invalid_argument);
+    if (most != 1) pull_.connections = most;
   }
+  std::size_t connections() const noexcept { return pull_.connections.value_or(1); }
   /// Those whose bytes were other ones than what was published, in the last pull.
   std::vector<std::size_t> wrong() const {
     std::vector<std::size_t> all;
@@ -57,6 +58,9 @@ class route final : public source {
       if ((pull_.wrong >> i & 1) != 0) all.push_back(i);
     return all;
   }
+
+  /// The same, one bit each.
+  const std::uint8_t& wrong_bits() const noexcept { return pull_.wrong; }
 
   pull_function begin() override {
     return [this](const reference& from, facade::any_consumer& to, const pull_options& options, std::uint64_t chunk) {

@@ -150,6 +150,9 @@ struct consumer_requirements {
 ///     fails with digest_mismatch where a wrong group ends. After in_any_order(n), of whose first n bytes all are
 ///     right, it is as in 13, and check(offset, length), of groups that have landed, fails with digest_mismatch.
 ///     begin() does so if the image has another length. The source has lied then, unless refused().
+/// 16. optionally `c.finish(receipt, holds)`, if others can change what has landed: as 7, of a transfer that has no
+///     digest. `holds(image)`, a basic_callback<bool, const source_view&>, reads all bytes again, from an image without
+///     a header, and returns whether they are right.
 /// Offsets count as in `description`. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does
 /// so, while the header arrives.
 template <class C>

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import processes
 from authority import signing_keys
-from mutating_path import MutatingPath
+from mutating_path import LyingPath, held_until
 
 import tensorpull
 from tensorpull import Downloader, Error, SignedReference, download_file, download_tensors, sign_reference, verify_reference
@@ -51,15 +51,6 @@ def mirror_of(model, ref):
     other = Downloader()
     other.add_tensors(model, ref_id=ref, proofs=True)
     return other.start()
-
-
-def lying(owner):
-    def flip(_, frame):
-        if len(frame) > 60_000:
-            frame[50_000] ^= 1
-        return frame
-
-    return MutatingPath(owner.port, flip).address
 
 
 def test_a_model_is_proved_by_what_a_key_has_signed(owner, signed, keys, tmp_path):
@@ -177,18 +168,18 @@ def test_a_password_is_not_asked_for_at_the_terminal(owner, keys):
 
 def test_one_that_lies_is_named_and_the_next_goes_on(owner, signed, keys, caplog):
     known = verify_reference(signed, keys / "ours.line")
-    liar = lying(owner)
     with mirror_of(MODEL, known.reference) as mirror, caplog.at_level(logging.WARNING, "tensorpull"):
         for how in ({}, {"out": {name: np.zeros_like(one) for name, one in MODEL.items()}}):
             caplog.clear()
-            heard = []
-            got = download_tensors([liar, mirror.address], known, chunk_size=64 << 10, progress=heard.append, progress_interval=0, retries=0, **how)
+            heard, liar = [], LyingPath(owner.port)
+            late = held_until(mirror.port, liar.dropped)
+            got = download_tensors([liar.address, late.address], known, chunk_size=64 << 10, progress=heard.append, progress_interval=0, retries=0, **how)
             assert all(np.array_equal(got[name], MODEL[name]) for name in MODEL)
-            assert [liar in line for line in caplog.messages] == [True], caplog.messages
+            assert [liar.address in line for line in caplog.messages] == [True], caplog.messages
             assert [e.phase for e in heard].count("completed") == 1 and "failed" not in [e.phase for e in heard]
         caplog.clear()
         with pytest.raises(Error) as refused:
-            download_tensors([liar, liar], known, chunk_size=64 << 10, retries=0)
+            download_tensors([liar.address, liar.address], known, chunk_size=64 << 10, retries=0)
         assert refused.value.code == "digest_mismatch" and len(caplog.messages) == 2
         # one that has other tensors under that reference, and one that is gone
         caplog.clear()
@@ -201,10 +192,10 @@ def test_one_that_lies_is_named_and_the_next_goes_on(owner, signed, keys, caplog
 
 def test_files_go_on_from_the_next_address(owner, signed, keys, tmp_path):
     known = verify_reference(signed, keys / "ours.line")
-    download_file([lying(owner), owner.address], known, tmp_path / "m", chunk_size=64 << 10, retries=0)
+    download_file([LyingPath(owner.port).address, owner.address], known, tmp_path / "m", chunk_size=64 << 10, retries=0)
     assert os.path.getsize(tmp_path / "m") == known.nbytes
     with pytest.raises(Error):
-        download_file(lying(owner), known, tmp_path / "n", chunk_size=64 << 10, retries=0)
+        download_file(LyingPath(owner.port).address, known, tmp_path / "n", chunk_size=64 << 10, retries=0)
     assert not (tmp_path / "n").exists()
     download_file(owner.address, known, tmp_path / "n")
     assert (tmp_path / "n").read_bytes() == (tmp_path / "m").read_bytes()
@@ -216,10 +207,10 @@ def test_files_go_on_from_the_next_address(owner, signed, keys, tmp_path):
 
 def test_arguments_that_would_not_be_heeded_are_refused(owner, signed, keys, tmp_path):
     known = verify_reference(signed, keys / "ours.line")
-    for wrong in ({"subset": True}, {"names": ["w"]}, {"matching": ["w"]}, {"version": 3}, {"unverified": True}, {"believe": True}, {"connections": 2}, {"base": MODEL}, {"adapt": True}, {"chunk_size": 0}, {"cursor": tensorpull.Cursor()}, {"digest": "xxh3:0"}):
+    for wrong in ({"subset": True}, {"names": ["w"]}, {"matching": ["w"]}, {"version": 3}, {"unverified": True}, {"believe": True}, {"base": MODEL}, {"adapt": True}, {"chunk_size": 0}, {"cursor": tensorpull.Cursor()}, {"digest": "xxh3:0"}):
         with pytest.raises(ValueError):
             download_tensors(owner.address, known, **wrong)
-    for wrong in ({"version": 3}, {"unverified": True}, {"connections": 2}, {"chunk_size": 0}):
+    for wrong in ({"version": 3}, {"unverified": True}, {"chunk_size": 0}, {"connections": 9}):
         with pytest.raises(ValueError):
             download_file(owner.address, known, tmp_path / "x", **wrong)
     with pytest.raises(ValueError):

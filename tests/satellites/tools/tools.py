@@ -34,7 +34,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import processes  # noqa: E402
 from imitated_hub import COMMIT, ImitatedHub  # noqa: E402
-from mutating_path import MutatingPath, flip, without_digest  # noqa: E402
+from mutating_path import LyingPath, MutatingPath, held_until, flip, without_digest  # noqa: E402
 
 # a shell without job control ignores it for what runs in the background, and so would the tools
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -669,7 +669,7 @@ def a_signed_reference_is_verified_before_anything_is_pulled():
                        (("send", "model.safetensors", "--sign", "ours.pem", "--federation", "a", "--put", "http://h/x"), "--put"), (("send", ".", "--proofs"), "directory"),
                        (("recv", "h:1", "s", "-o", "x", "--least-round", 1), "--key"), (("recv", "h:1", "model.safetensors.signed", "-o", "x"), "wants --key"), (("recv", "http://h/m", "--key", "keys", "-o", "x"), "web server"),
                        (("recv", "h:1", "s", "--key", "keys", "-o", "x/"), "directory"), (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--base", "b"), "exclude"), (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--no-digest"), "believes nobody"),
-                       (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--unverified"), "believes nobody"), (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--connections", 2), "one sender"), (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--chunk", 0), "--chunk 0"),
+                       (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--unverified"), "believes nobody"), (("recv", "udp://h:1", "s", "--key", "keys", "-o", "x", "--connections", 2), "are for TCP"), (("recv", "h:1", "s", "--key", "keys", "-o", "x", "--chunk", 0), "--chunk 0"),
                        (("recv", "h:1", NO_REF, "--b3sum", "x", "-o", "x"), "one file")):  # fmt: skip
         assert why in run(*words, status=2)[1], words
     err = run("send", "model.safetensors", "--sign", "keys", "--federation", "a", status=1)[1]
@@ -686,12 +686,8 @@ def senders_that_lie_are_named_and_what_lands_is_proved():
     with Sender("model.safetensors", "--sign", "ours.pem", "--federation", "hospitals") as owner, Sender("model.safetensors", "--ref", owner.ref, "--proofs") as mirror:
         assert mirror.published[0]["root"] == owner.published[0]["root"] and "signed" not in mirror.published[0]
 
-        def flip(i, frame):
-            if len(frame) > 60000:
-                frame[50000] ^= 1
-            return frame
-
-        liar = MutatingPath(owner.port, flip)
+        liar = LyingPath(owner.port)
+        late = held_until(mirror.port, liar.dropped)
 
         def get(*words, status=0, of=owner):
             done = json.loads(run("recv", of.address, "model.safetensors.signed", "--key", "keys", "-o", "copy", "--chunk", "64K", "--retries", 0, "--json", *words, status=status)[0])
@@ -702,7 +698,7 @@ def senders_that_lie_are_named_and_what_lands_is_proved():
 
         assert get("--also", mirror.address)["wrong_senders"] == []
         assert get("--also", owner.address, of=mirror)["wrong_senders"] == [], "a mirror has the proofs, too"
-        assert get("--also", mirror.address, of=liar)["wrong_senders"] == [liar.address]
+        assert get("--also", late.address, of=liar)["wrong_senders"] == [liar.address]
         done = get(of=liar, status=1)
         assert done["code"] == "digest_mismatch" and done["wrong_senders"] == [liar.address] and not os.path.exists("copy"), done
         get("--restart")
@@ -740,6 +736,39 @@ def senders_that_lie_are_named_and_what_lands_is_proved():
             done = json.loads(run("recv", sender.address, "model.safetensors.signed", "--key", "keys", "-o", "copy", "--json")[0])
             assert done["outcome"] == "completed" and Path("copy").read_bytes() == model, done
             os.remove("copy")
+
+
+def what_is_signed_arrives_over_several_connections():
+    """To one sender, which counts one recipient, or to several; also if it lies, or the pull is interrupted."""
+    model = safetensors([("w", "U8", [6 * MIB], noise(6 * MIB))])
+    write("model.safetensors", model), write("keys", key_pair("ours"))
+    with Sender("model.safetensors", "--sign", "ours.pem", "--federation", "hospitals") as owner, Sender("model.safetensors", "--ref", owner.ref, "--proofs") as mirror:
+        def words(of, *more):
+            return "recv", of.address, "model.safetensors.signed", "--key", "keys", "-o", "copy", "--chunk", "64K", *more
+
+        for more in (("--connections", 4), ("--connections", 8, "--also", mirror.address), ("--connections", 2, "--also", mirror.address, "--also", owner.address)):
+            done = json.loads(run(*words(owner, "--json", *more))[0])
+            # the root stands for the bytes, and no other digest is computed
+            assert (done["outcome"], done["confirmed"], done["believed"], done["digest"], done["wrong_senders"]) == ("completed", True, False, None, []), done
+            assert Path("copy").read_bytes() == model
+            os.remove("copy")
+        liar = LyingPath(owner.port)
+        done = json.loads(run(*words(liar, "--json", "--retries", 0, "--connections", 3), status=1)[0])
+        assert done["code"] == "digest_mismatch" and done["wrong_senders"] == [liar.address] and not os.path.exists("copy"), done
+        run(*words(owner, "--restart"))
+        os.remove("copy")
+        path = SlowPath(owner.port, 64 * MIB)
+        path.hold_at(3 * MIB)
+        recv = processes.Program(command(*words(path, "--connections", 3)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        recv.send_signal(signal.SIGINT)
+        _, err = recv.communicate(timeout=60)
+        assert recv.returncode == 130 and os.path.exists(".copy.part"), (recv.returncode, err)
+        path.go_on()
+        again = shlex.split(err.splitlines()[-1])
+        assert again[0] == "recv" and "--connections" in again and "--key" in again and again[-1] == "--resume", again
+        done = json.loads(run(*again, "--json")[0])
+        assert Path("copy").read_bytes() == model and done["resumed_bytes"] > 0, done
 
 
 def b3sum(name):
@@ -2278,11 +2307,11 @@ def cases_are_all_listed():
 HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here", "hub_environment", "without_hubs", "key_pair", "refused", "b3sum", "joined"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 OF_SATELLITES = {
-    "parallel": (several_connections_and_several_senders, members_of_a_swarm_are_told_of_each_other, a_directory_from_several_senders),
+    "parallel": (several_connections_and_several_senders, what_is_signed_arrives_over_several_connections, members_of_a_swarm_are_told_of_each_other, a_directory_from_several_senders),
     "shared_memory": (links_of_shared_memory,),
     "directories": (a_directory_arrives_as_one, a_directory_is_interrupted_and_resumed, a_directory_from_several_senders, a_directory_over_other_links, directories_that_cannot_be, a_file_of_a_directory_over_http, a_model_of_a_hub_arrives_as_one, a_model_of_a_hub_is_interrupted_and_resumed, hubs_that_lie),
     "differences": (what_has_changed_since_a_base, only_tensors_that_have_changed_since_a_base, bases_that_are_none),
-    "proofs": (a_signed_reference_is_verified_before_anything_is_pulled, senders_that_lie_are_named_and_what_lands_is_proved, a_manifest_is_one_for_b3sum),
+    "proofs": (a_signed_reference_is_verified_before_anything_is_pulled, senders_that_lie_are_named_and_what_lands_is_proved, what_is_signed_arrives_over_several_connections, a_manifest_is_one_for_b3sum),
     "numpy_files": (files_arrive_as_they_are, S8_the_published_file_shrinks, inspect_shows_tensors, inspect_rejects_by_name),
     "http": (a_file_of_a_directory_over_http, a_model_of_a_hub_arrives_as_one, a_model_of_a_hub_is_interrupted_and_resumed, hubs_that_lie, the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,
              a_file_that_changes_while_it_is_put_is_not_stored, links_that_are_none_are_refused, recipients_over_http_count_without_names,

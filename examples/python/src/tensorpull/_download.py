@@ -117,8 +117,9 @@ def download_tensors(
     Tied tensors (one tensor under several names) are tied again. New tensors come in the order in which they were published; of a tree, under dotted names, and
     `unflatten` makes the tree of them. "bad_frame": the owner's metadata of order, ties or tree contradicts its tensors.
 
-    Whom to believe: nobody, if `ref_id` is a `SignedReference` (`verify_reference`). Each group of bytes is proved as it lands, from one address after the other; one that lies is named in the log, and the
-    next one goes on. ValueError for arguments that ask for less than all of it.
+    Whom to believe: nobody, if `ref_id` is a `SignedReference` (`verify_reference`). Each group of bytes is proved as it lands. Up to eight addresses of one kind of
+    link (host:port, tls:// or unix:) give it at once, over a connection each or as many as `connections`; all others, one after the other. One that lies is named in the log, and the
+    others go on. ValueError for arguments that ask for less than all of it.
 
     How long it takes:
       timeout              seconds for all of it, whatever happens meanwhile; then "timed_out", and the owner is told; None: no limit. A name that is resolved is waited for
@@ -152,14 +153,14 @@ def download_tensors(
     if isinstance(ref_id, SignedReference):
         only_for_all(
             address, subset=(subset, False), names=(names, None), matching=(matching, None), version=(version, None), unverified=(unverified, False), believe=(believe, False), digest=(digest, None),
-            bearer=(bearer, None), connections=(connections, 1), base=(base, None), cursor=(cursor, None), adapt=(adapt, False), chunk_size=(chunk_size == 0, False),
+            bearer=(bearer, None), base=(base, None), cursor=(cursor, None), adapt=(adapt, False), chunk_size=(chunk_size == 0, False),
         )  # fmt: skip
-        signed, told = ref_id, throughout(progress, [*addresses_of(address)])
+        signed, told, at_a_time = ref_id, throughout(progress, [*addresses_of(address)]), connections_to(address, connections, chunk_size)
         with within(timeout, wait, abort, address) as heard:
             got, source = over_proved(address, ssl, signed, lambda proved: pull(
                 proved, signed.reference, per_request_timeout, chunk_size, told, heard, framework=framework, out=out, max_bytes=max_bytes, max_header_bytes=max_header_bytes, max_tensors=max_tensors,
                 progress_interval=progress_interval, recipient=recipient, window=window, retries=retries, atomic=atomic,
-            ), told)  # fmt: skip
+            ), told, at_a_time)  # fmt: skip
         logger.info("%s downloaded from %s and proved: %d bytes", short(signed.reference), place(source), got.receipt.bytes)
         return got
     if base is not None and any(map(is_url, addresses_of(address))):

@@ -63,7 +63,7 @@ def download_file(
     signed = ref_id if isinstance(ref_id, SignedReference) else None
     if signed is not None:
         only_for_all(
-            address, version=(version, None), unverified=(unverified, False), believe=(believe, False), digest=(digest, None), bearer=(bearer, None), connections=(connections, 1), chunk_size=(chunk_size == 0, False)
+            address, version=(version, None), unverified=(unverified, False), believe=(believe, False), digest=(digest, None), bearer=(bearer, None), chunk_size=(chunk_size == 0, False)
         )  # fmt: skip
     ref = ref_id if not isinstance(ref_id, SignedReference) else ref_id.reference
     told = throughout(progress, address if signed is None else [*addresses_of(address)])
@@ -76,7 +76,7 @@ def download_file(
         }  # fmt: skip
         _settings(ref, path, **how)  # what makes no sense is said first
         if signed is not None and not (resume and has_it(path, signed)):
-            receipt, source = over_proved(address, ssl, signed, lambda proved: pull_into_file(proved, signed.reference, path, **how), told)
+            receipt, source = over_proved(address, ssl, signed, lambda proved: pull_into_file(proved, signed.reference, path, **how), told, at_a_time)
         else:
             if signed is not None:
                 how["overwrite"] = False  # what is there is proved, and what an owner had in its stead would not be

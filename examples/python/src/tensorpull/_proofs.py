@@ -6,13 +6,13 @@ import datetime
 import functools
 import os
 import time
-from typing import Any, Callable, NamedTuple, Optional, Tuple, TypeVar, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple, TypeVar, Union
 
 from . import _native
 from ._errors import Error
 from ._log import attempts, logger, place
 from ._options import PublishSettings, Throughout, text, whole
-from ._route import Addresses, HttpSettings, addresses_of, is_url
+from ._route import MOST_AT_ONCE, Addresses, HttpSettings, addresses_of, is_url
 from ._tls import TLS, native
 from ._types import Reference
 
@@ -136,19 +136,30 @@ def only_for_all(address: Addresses, **given: Any) -> None:
         raise ValueError("a SignedReference is for owners: a web server has no proofs beside a file")
     for what, (value, usual) in given.items():
         if value is not usual and (usual is None or value != usual):
-            raise ValueError(f"{what} has no meaning for a SignedReference: all of it is pulled, from one address after the other, and each group of bytes is proved as it lands")
+            raise ValueError(f"{what} has no meaning for a SignedReference: all of it is pulled, and each group of bytes is proved as it lands")
 
 
-def over_proved(address: Addresses, ssl: Optional[TLS], of: SignedReference, call: Callable[[Any], _Result], progress: Any) -> Tuple[_Result, str]:
-    """Calls `call(source)`, which pulls from one address after the other. Returns its result, and the address that it came from. Those that lie are named in the log."""
+def over_proved(address: Addresses, ssl: Optional[TLS], of: SignedReference, call: Callable[[Any], _Result], progress: Any, connections: int = 1) -> Tuple[_Result, str]:
+    """Calls `call(source)`, which pulls from all addresses at once if they are of one kind of link, and otherwise from one after the other. Returns its result, and where it came from. Those that lie are named in the log."""
     listed = addresses_of(address)
     tls = native(ssl)
     secure = [each for each in listed if each.startswith("tls://")]
-    routes = tuple(_native.Route([each], tls if not secure or each in secure else None, attempts([each]), HttpSettings()) for each in listed)
+
+    def route(members: List[str]) -> Any:
+        return _native.Route(members, tls if not secure or members[0] in secure else None, attempts(members), HttpSettings())
+
+    routes, at_once = tuple(route([each]) for each in listed), None
+    if (len(listed) > 1 or connections > 1) and len(listed) <= MOST_AT_ONCE and _native.one_route(listed):
+        at_once = route(listed)
+        at_once.use_connections(connections if connections > 1 else 0)
+    elif connections > 1:
+        raise ValueError(f"with a SignedReference, connections is for up to {MOST_AT_ONCE} addresses of one kind")
     try:
-        source = _native.ProvedSource(routes, of.reference, whole(of.fingerprint, "fingerprint", 2**64 - 1), of.tree, of.root, whole(of.nbytes, "nbytes", 2**64 - 1))
+        source = _native.ProvedSource(routes, at_once, of.reference, whole(of.fingerprint, "fingerprint", 2**64 - 1), of.tree, of.root, whole(of.nbytes, "nbytes", 2**64 - 1))
         try:
-            return call(source), listed[source.current]
+            got = call(source)
+            wrong = source.wrong
+            return got, listed[source.current] if at_once is None else ", ".join(place(each) for i, each in enumerate(listed) if i not in wrong)
         except Error as e:
             if e.code == "digest_mismatch":
                 raise e.saying("no address has the bytes that were signed") from None

@@ -14,6 +14,9 @@ from ._types import Reference
 Addresses = Union[str, Sequence[str]]
 Result = TypeVar("Result")
 
+#: Connections of one download, and addresses that are asked at once.
+MOST_AT_ONCE = 8
+
 # No connection could be had, to any of the addresses of a route.
 _OUT_OF_REACH = ("connection_failed", "connection_lost", "timed_out", "truncated", "busy", "unknown_host")
 # This one address is of no use; another may be.
@@ -116,7 +119,7 @@ def throughout(progress: Any, address: Addresses) -> Any:
 
 def connections_to(address: Addresses, connections: Any, chunk_size: Optional[int]) -> int:
     """How many connections a download has at a time. ValueError for links that have one alone."""
-    wanted = whole(connections, "connections", 8, 1)
+    wanted = whole(connections, "connections", MOST_AT_ONCE, 1)
     if wanted == 1:
         return wanted
     if chunk_size == 0:

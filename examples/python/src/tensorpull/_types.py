@@ -211,7 +211,7 @@ class Receipt(NamedTuple):
     damaged: int  #: chunks that came with wrong bytes and were fetched again
     version: int  #: of what is published there. If `believed`, as whoever answered says: of a subset no byte was compared with it
     fingerprint: int
-    digest: int
+    digest: int  #: XXH3-64 of what came; 0 if none was computed, as of what is proved and comes over several connections
     confirmed: bool
     unconfirmed_because: str  #: one of `ErrorCode`, such as "timed_out", if it is not confirmed; otherwise ""
     believed: bool

@@ -9,6 +9,7 @@
 #include <tensorpull/image/detail/file_bytes.hpp>
 #include <tensorpull/image/header.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/std/functional.hpp>
 #include <tensorpull/system/atomic_file.hpp>
 
 #include <algorithm>
@@ -52,9 +53,9 @@ struct safetensors_file_options {
 /// (all others; EFBIG if the process may not write files of that size; ESTALE if another process removed, replaced, cut
 /// or overwrote what was written). No signal is raised.
 /// The digest of a transfer is of the bytes that arrived. If the times of the file show that another process has
-/// changed it, finish() reads it again, and it gets its name only if it has that digest. Not seen are changes in the
-/// same moment as a write of our own (before Linux 6.13: within some milliseconds of one), and those of an image
-/// without a digest.
+/// changed it, finish() reads it again, and it gets its name only if it has that digest, or is proved once more
+/// (consumer, 16). Not seen are changes in the same moment as a write of our own (before Linux 6.13: within some
+/// milliseconds of one), and those of an image without a digest.
 class safetensors_file {
  public:
   static constexpr bool irrevocable = false;
@@ -164,11 +165,13 @@ class safetensors_file {
   /// The bytes that have arrived behind the header, also those in the buffer.
   source_view arrived() const noexcept { return there_.view(total_, {&read_arrived, this}, header_); }
 
-  result<void> finish(const receipt& r) noexcept {
+  result<void> finish(const receipt& r) noexcept { return finish(r, {}); }
+  /// As requirement 16 of consumer has it.
+  result<void> finish(const receipt& r, const basic_callback<bool, const source_view&>& holds) noexcept {
     if (!file_.open() || complete_ != total_) return failure(errc::invalid_argument, complete_, file_.name());
     if (const auto ok = flush(); !ok) return ok;
     auto done = file_.complete(length(), total_, options_.fsync);
-    if (done && file_.touched()) done = compare(r.digest);
+    if (done && file_.touched()) done = holds ? changed_unless(holds(on_disk())) : compare(r.digest);
     if (done) done = file_.publish(total_, options_.fsync);
     if (!done && done.error().system == ESTALE) file_.discard();
     return done;
@@ -229,11 +232,15 @@ class safetensors_file {
   result<void> compare(std::uint64_t wanted) noexcept {
     if (wanted == 0) return {};
     xxh3_64 there;
-    const auto all = hash_range(there, there_.view(total_, {&read, &file_}), own_header_, total_ - own_header_,
+    const auto all = hash_range(there, on_disk(), own_header_, total_ - own_header_,
                                 {buffer_.get(), options_.buffer_bytes});
     if (!all) return failure(errc::io, total_, file_.name());
-    if (there.digest() != wanted) return failure(errc::io, total_, file_.name(), ESTALE);
-    return {};
+    return changed_unless(there.digest() == wanted);
+  }
+  source_view on_disk() noexcept { return there_.view(total_, {&read, &file_}); }
+  result<void> changed_unless(bool right) const noexcept {
+    if (right) return {};
+    return failure(errc::io, total_, file_.name(), ESTALE);
   }
   /// Reads where an earlier transfer stopped; the cursor stays empty if there was none.
   void find_cursor() noexcept {

@@ -5,6 +5,7 @@
 #include <tensorpull/consumers/detail/passed_on.hpp>
 #include <tensorpull/satellites/proofs/proof_tree.hpp>
 #include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/functional.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace tensorpull {
 /// Stands in front of a consumer. `Consumer` is told of a group (consumer, 6) once all its bytes are those that the
 /// root stands for, and of nothing else, so that one that cannot undo needs no digests of chunks; the buffers of such a
 /// one are as long as a group. A group that is wrong ends the transfer (digest_mismatch), and its last bytes are never
-/// committed: no more than a group of wrong bytes ever lands.
+/// committed: in their order, no more than a group of wrong bytes ever lands.
 ///
 /// Bytes are taken in their order. Over several connections at a time the rest of a consumer that takes them in any
 /// order is taken so, too, once the groups with the header are proved (consumer, 15): a group is proved where it has
@@ -105,15 +106,9 @@ class proved : public detail::passed_on<Consumer> {
   {
     const source_view there = landed_in(to_);
     if (there.schema == nullptr) return failure(errc::io, offset);
-    for (std::uint64_t at = offset; at < offset + length; at = end_of_group(at)) {
-      const std::uint64_t i = at / by_.group_bytes();
-      auto one = by_.template hash_of<Chunks>(i);
-      const std::uint64_t from = there.schema->header_bytes + (at - data_start_);
-      if (!hash_range(one, there, from, end_of_group(at) - at)) return failure(errc::io, at);
-      if (!by_.holds(i, one)) return failure(errc::digest_mismatch, at);
-    }
-    proved_ += length;
-    return {};
+    const auto right = prove(there, data_start_, offset, length);
+    if (right) proved_ += length;
+    return right;
   }
   /// A chunk was damaged or cut off, and arrives again. Its proved bytes stay, and are thrown away when they arrive
   /// again. So are those of a group that began before the chunk: if they were damaged, the group is wrong, and that is
@@ -132,7 +127,7 @@ class proved : public detail::passed_on<Consumer> {
     receipt with = r;
     with.outcome = outcome::completed;
     with.believed = false;
-    const auto done = heard(to_.finish(with));
+    const auto done = heard(finish_with(with));
     if (done) open_ = false;
     return done;
   }
@@ -151,6 +146,27 @@ class proved : public detail::passed_on<Consumer> {
   static source_view landed_in(const C& of) noexcept {
     if constexpr (requires { of.arrived(); }) return of.arrived();
     else return of.read_back();
+  }
+  /// Whole groups. `begin`: of the image's bytes, which one lies behind the header of `there`.
+  result<void> prove(const source_view& there, std::uint64_t begin, std::uint64_t offset,
+                     std::uint64_t length) const noexcept {
+    for (std::uint64_t at = offset; at < offset + length; at = end_of_group(at)) {
+      const std::uint64_t i = at / by_.group_bytes();
+      auto one = by_.template hash_of<Chunks>(i);
+      const std::uint64_t from = there.schema->header_bytes + (at - begin);
+      if (!hash_range(one, there, from, end_of_group(at) - at)) return failure(errc::io, at);
+      if (!by_.holds(i, one)) return failure(errc::digest_mismatch, at);
+    }
+    return {};
+  }
+  /// Without a digest of what arrived the consumer could not tell that others have changed it since.
+  result<void> finish_with(const receipt& r) noexcept {
+    const auto holds = [this](const source_view& all) noexcept -> bool {
+      return all.schema->image_bytes == by_.image_bytes() && prove(all, 0, 0, by_.image_bytes());
+    };
+    if constexpr (requires { to_.finish(r, holds); })
+      if (r.digest == 0) return to_.finish(r, holds);
+    return to_.finish(r);
   }
   std::uint64_t end_of_group(std::uint64_t offset) const noexcept {
     const std::uint64_t begin = offset - offset % by_.group_bytes();

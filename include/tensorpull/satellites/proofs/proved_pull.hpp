@@ -34,14 +34,17 @@ struct proved_reference {
 /// How a pull is proved.
 struct proof_options {
   /// Memory of the values of groups at most. They are of the finest level that fits: with 2 KiB, groups are a 32nd to a
-  /// 64th of the image, and of 64 KiB at least. A group of wrong bytes is the most that lands.
+  /// 64th of the image, and of 64 KiB at least. A group of wrong bytes is the most that lands, and from several owners
+  /// at once a part for each connection.
   std::uint64_t most_bytes = 2048;
   std::uint64_t* wrong = nullptr;  ///< also set to proved_receipt::wrong, whether the pull completes or not; none: not
 };
 
 /// A pull's end, and which owners were not believed.
 struct proved_receipt {
-  receipt last{};  ///< of the pull that completed it; `bytes` are those of the image
+  /// of the pull that completed it; `bytes` are those of the image. From several owners at once its digest is 0: none
+  /// is computed, and the root stands for the bytes. That its version is their digest, nobody has proved.
+  receipt last{};
   std::uint64_t source = 0;  ///< the index of the owner that it was from
   /// the indices of owners whose bytes were not those of the root, one bit each, those from the 64th on in the last one
   std::uint64_t wrong = 0;

@@ -11,6 +11,9 @@
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/satellites/parallel/parallel_pull.hpp>
 
+#include <filesystem>
+#include <fstream>
+
 namespace proved_from_several_test {
 
 using namespace test;
@@ -166,6 +169,39 @@ TEST(ProvedFromSeveral, A_file_goes_on_behind_what_is_proved) {
   ASSERT_TRUE(succeeded(done));
   EXPECT_EQ(file_root(path), the_model().ref.root);
   EXPECT_LE(honest.counts().bytes_sent, the_model().ref.image_bytes - 4 * group + 24_KiB);
+}
+TEST(ProvedFromSeveral, A_file_that_another_process_changes_after_it_was_proved_gets_no_name) {
+  serves first, second;
+  for (const bool changed : {true, false}) {
+    own_folder folder;
+    const std::string path = folder.path() / "m.safetensors", part = folder.path() / ".m.safetensors.part";
+    tp::resume_cursor where;
+    auto file = tp::safetensors_file::create(path, {.fsync = false, .resume = &where});
+    ASSERT_TRUE(succeeded(file));
+    bool told = false;
+    const auto touch = [&](const tp::progress_event& e) {
+      if (told || e.bytes_done < 4 * group) return;
+      told = true;  // the header's group is proved
+      std::fstream other(part, std::ios::in | std::ios::out | std::ios::binary);
+      other.seekg(5000);
+      const int was = other.get();
+      const auto before = std::filesystem::last_write_time(part);
+      do {
+        other.seekp(5000);
+        other.put(static_cast<char>(changed ? was ^ 1 : was)).flush();
+      } while (std::filesystem::last_write_time(part) == before);  // what is not seen in the times is not looked at
+    };
+    const auto done = pull_from({first.address(), second.address()}, *file, nullptr,
+                                {.cursor = &where, .progress = touch, .progress_interval = 0ms});
+    EXPECT_TRUE(told);
+    if (changed) {
+      EXPECT_EQ(code_of(done), errc::io);
+      EXPECT_FALSE(std::filesystem::exists(path));
+    } else {
+      ASSERT_TRUE(succeeded(done));
+      EXPECT_EQ(file_root(path), the_model().ref.root);
+    }
+  }
 }
 TEST(ProvedFromSeveral, A_consumer_that_takes_bytes_in_order_is_served_by_one_after_the_other) {
   const model lie = changed_at(4 * group);
