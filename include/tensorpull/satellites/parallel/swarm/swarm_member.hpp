@@ -67,10 +67,14 @@ class swarm_member {
   std::span<const std::string_view> addresses() const noexcept { return s_->addresses().first(1); }
   /// Which sources of the last pull were not believed: bit 0 is the owner, others are members, by their seats.
   std::uint32_t wrong() const noexcept { return s_->wrong; }
+  /// Where the member on seat `i` of the last pull is or was, as the owner has told it.
+  std::string_view address_of(std::size_t i) const noexcept { return s_->address_of(i); }
   /// Bytes of payload that it has sent to others.
   std::uint64_t bytes_sent() noexcept { return s_->bytes_sent(); }
   /// Members that it knows now.
   std::size_t members() const noexcept { return s_->members(); }
+  /// The most others that the owner has listed at a time.
+  std::size_t most_members() const noexcept { return s_->most_members(); }
 
   /// For a transport: an address that pulls by itself.
   template <class Parts, consumer Consumer>
@@ -103,8 +107,9 @@ class swarm_member {
   }
 
   /// After a pull that has completed: serves others from the consumer's memory, which must not change meanwhile, on
-  /// this thread, until no member that the owner lists pulls any more, for `time` at most, or until `stop` is
-  /// requested, which is noticed within 0.1 s. True: nobody needs it any more.
+  /// this thread, until no member that the owner lists pulls any more (if it is gone: until nobody has taken anything
+  /// for a second), for `time` at most, or until `stop` is requested, which is noticed within 0.1 s. True: nobody needs
+  /// it any more. If the memory cannot be read any more, it serves nobody.
   bool serve(std::chrono::milliseconds time, const stop_token& stop = {}) noexcept { return s_->serve(time, stop); }
 
  private:

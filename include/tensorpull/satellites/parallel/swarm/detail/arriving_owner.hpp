@@ -21,11 +21,15 @@ class arriving_owner : public Owner {
  public:
   using Owner::Owner;
 
-  /// From now on this reference arrives; `proved`, borrowed, has its parts. None: everything is there.
-  void arrives(const ref_id& id, const swarm::parts* proved) noexcept {
+  /// From now on this reference arrives; `proved`, borrowed, has its parts. The first `header` bytes are given to
+  /// nobody.
+  void arrives(const ref_id& id, const swarm::parts* proved, std::uint64_t header) noexcept {
     id_ = id;
     proved_ = proved;
+    header_ = header;
   }
+  /// Everything is there.
+  void has_arrived() noexcept { proved_ = nullptr; }
 
   bool handle(typename Owner::peer& from, const frame& m, pending_reply& out,
               const identity_source& who = {}) noexcept {
@@ -55,7 +59,9 @@ class arriving_owner : public Owner {
  private:
   /// Whether a byte that is asked for is not proved. A request of runs is none of a swarm's.
   bool is_missing(const frame& m) const noexcept {
-    if (proved_ == nullptr || m.ref != id_) return false;
+    if (m.ref != id_) return false;
+    if (m.offset < header_) return true;
+    if (proved_ == nullptr) return false;
     if (m.flag || m.length == 0) return true;
     const std::uint64_t last = m.offset + (m.length - 1);
     if (last < m.offset || last >> proved_->shift >= swarm::most_parts) return true;
@@ -66,6 +72,7 @@ class arriving_owner : public Owner {
 
   ref_id id_{};
   const swarm::parts* proved_ = nullptr;
+  std::uint64_t header_ = 0;
 };
 
 /// A transport whose owners have images that arrive. One thread runs its connections.

@@ -53,7 +53,7 @@ struct member_plan {
   }
   void right(std::uint8_t source, std::size_t part) const noexcept { state->homes.right(source, part); }
   void refused(std::uint8_t source) const noexcept { state->homes.refused(source); }
-  void dropped(std::uint8_t source) const noexcept { state->homes.drop(source); }
+  void dropped(std::uint8_t source) const noexcept { state->accuse(source); }
   member_ear handler_of(std::uint8_t source) const noexcept { return {&state->homes, &state->model(), source}; }
 
   State* state = nullptr;
@@ -61,7 +61,8 @@ struct member_plan {
  private:
   template <class C>
   static source_view landed_in(const C& of) noexcept {
-    if constexpr (requires { of.arrived(); }) return of.arrived();
+    if constexpr (requires { of.landed(); }) return of.landed();
+    else if constexpr (requires { of.arrived(); }) return of.arrived();
     else return of.read_back();
   }
 };
@@ -113,6 +114,9 @@ class member_state {
     for (std::uint8_t s = 1; s < part_homes::seats; ++s) n += homes.number_of(s) != 0;
     return n;
   }
+  std::size_t most_members() const noexcept { return most_members_; }
+  /// Where the member on a seat is, or was if it has lied.
+  std::string_view address_of(std::size_t seat) const noexcept { return addresses_[seat % part_homes::seats]; }
   std::uint64_t bytes_sent() noexcept { return sent_before_ + sent_now(); }
 
   /// A pull of this reference begins; whatever was served before is not any more.
@@ -124,7 +128,7 @@ class member_state {
     for (auto& a : addresses_)
       if (&a != &addresses_[0]) a = {};
     told_ = {};
-    wrong = 0;
+    wrong = spent_ = 0;
     has_list_ = false;
   }
   /// The image's header is right, and its parts arrive.
@@ -132,18 +136,29 @@ class member_state {
     homes.cut(of.image_bytes == 0 ? 0 : static_cast<std::size_t>(((of.image_bytes - 1) >> shift) + 1), shift,
               clock::now());
     if (image.schema == nullptr || published_) return;
+    // memory that is not laid out as the image travels cannot be passed on
+    if (image.schema->header_bytes != of.data_start || image.schema->image_bytes != of.image_bytes) return;
+    // a file's view knows no header, which members have before they know each other
+    const bool has_header = image.schema->fingerprint != 0 && image.schema->fingerprint == of.fingerprint;
     model_.version = of.version;
     model_.fingerprint = of.fingerprint;
-    machine().arrives(model_.id, &homes.own());
+    schema_ = *image.schema;
+    schema_.fingerprint = of.fingerprint;  // that of a file's view is none
+    machine().arrives(model_.id, &homes.own(), has_header ? 0 : of.data_start);
     publish_options as;
     as.id = model_.id;
     as.version = of.version;
-    if (const auto ok = connections_.published().add_image(image, expecting_nobody(as))) published_ = true;
+    if (const auto ok = connections_.published().add_image({&schema_, image.base, image.where, image.reader}, expecting_nobody(as))) published_ = true;
   }
   /// The pull is over.
   void end(bool complete) noexcept {
     if (!complete) return withdraw();
-    if (published_) machine().arrives(model_.id, nullptr);
+    if (published_) machine().has_arrived();
+  }
+  /// A source has lied.
+  void accuse(std::uint8_t source) noexcept {
+    if (source != part_homes::owner) spent_ |= 1U << source;
+    homes.drop(source);
   }
 
   /// One step beside a step of the pull. `Lines`: of that.
@@ -194,7 +209,7 @@ class member_state {
     if (!std::exchange(published_, false)) return;
     sent_before_ += sent_now();
     (void)connections_.published().withdraw({model_.id, model_.version, 0});
-    machine().arrives({}, nullptr);
+    machine().arrives({}, nullptr, 0);
   }
 
   // The handler's calls.
@@ -227,6 +242,7 @@ class member_state {
     has_list_ = true;
     if (list->number == list_.number) return;
     list_ = *list;
+    most_members_ = std::max(most_members_, list_.members().size());
     fresh_ = true;
   }
 
@@ -244,7 +260,8 @@ class member_state {
       if (seat_of(m.number) != 0) continue;
       // one that is listed no longer has a seat as long as it has a line: it may give what it has
       for (std::uint8_t s = 1; s < part_homes::seats; ++s) {
-        if (homes.number_of(s) != 0) continue;
+        // the seat of one that has lied stays its own, so nobody is taken for that one
+        if (homes.number_of(s) != 0 || (spent_ >> s & 1) != 0) continue;
         texts_[s] = m.address;
         addresses_[s] = texts_[s].view();
         used_ = std::max<std::size_t>(used_, std::size_t{s} + 1);
@@ -264,7 +281,12 @@ class member_state {
       if (homes.number_of(s) == number) return s;
     return 0;
   }
-  bool is_needed() const noexcept {
+  /// Whether a member still pulls. Without the owner's word: whether somebody has taken something since the last time.
+  bool is_needed() noexcept {
+    if (to_door_ == nullptr) {
+      const std::uint64_t sent = sent_now();
+      return std::exchange(seen_sent_, sent) != sent;
+    }
     for (const swarm::member_entry& m : list_.members())
       if (m.state == swarm::member_state::pulls) return true;
     return false;
@@ -308,14 +330,16 @@ class member_state {
   std::chrono::milliseconds connect_;
   std::array<swarm::address_text, part_homes::seats> texts_{};
   std::array<std::string_view, part_homes::seats> addresses_{};
-  std::size_t used_ = 1;
+  std::size_t used_ = 1, most_members_ = 0;
   std::array<told, 64> told_{};  // those beyond are not told, and pull from others
   reference model_{};
+  image_schema schema_{};
   swarm::list list_{};
   swarm::parts told_parts_{};
   clock::time_point polled_{}, told_at_{}, called_{};
-  std::uint64_t sent_before_ = 0;
+  std::uint64_t sent_before_ = 0, seen_sent_ = 0;
   connection_type* to_door_ = nullptr;
+  std::uint32_t spent_ = 0;  // seats, one bit each
   std::uint16_t port_ = 0;
   bool published_ = false, calls_ = false, asked_ = false, has_list_ = false, fresh_ = false;
   event_loop io_;
