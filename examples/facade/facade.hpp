@@ -261,8 +261,8 @@ struct feature_table {
   /// As link_kind::own, at a place of one of several streams: the owner tells recipients of each other, as swarm_door
   /// does.
   entry<result<std::unique_ptr<any_owner>>(const place&, const host_options&)> swarm{};
-  /// Starts to listen at the second place, as a member of the swarm of the owner at the first. Both are of one link, TCP
-  /// or Unix sockets. Errors: as swarm_member::open; unsupported_request: another link.
+  /// Starts to listen at the second place, as a member of the swarm of the owner at the first. Both are of one link,
+  /// TCP or Unix sockets. Errors: as swarm_member::open; unsupported_request: another link.
   entry<result<std::unique_ptr<any_member>>(const place&, const place&)> member{};
   /// Starts to help the owner at the second place, as replica_owner does. Both are places of one of several streams.
   entry<result<std::unique_ptr<any_owner>>(const place&, const place&)> replica{};

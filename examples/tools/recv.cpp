@@ -13,7 +13,6 @@
 #include <tensorpull/consumers/any_schema/finished_file.hpp>
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/image/detail/file_bytes.hpp>
 #include <tensorpull/system/atomic_file.hpp>
 #include <tensorpull/system/files.hpp>
 
@@ -90,9 +89,9 @@ safetensors file. The token is that of --bearer-file or HF_TOKEN, or the one tha
                        and ' revoked' if the key counts no more
       --least-round N  of what is signed, no earlier round than N: keep the last one that you had (0)
       --federation NAME  of what is signed, only what is for this federation (that of the key)
-      --serve-on ADDRESS  with --key, from a 'send --swarm': serve what is proved to others that do the same, and take from them, at addresses
-                       that the sender names; also once FILE is complete, as long as others pull. A port, HOST:PORT, or unix:PATH if LINK
-                       is one. Whoever knows the model's reference may pull there. Nothing is encrypted
+      --serve-on ADDRESS  with --key, from a 'send --swarm': serve what is proved to others that do the same, and take from them, at the
+                       addresses that the sender names; also once FILE is complete, as long as others pull. A port, HOST:PORT, or
+                       unix:PATH if LINK is one. Everybody who knows the model's reference may pull there; nothing is encrypted
       --serve-for SECS  how long to serve at most once FILE is complete (600; 0: not at all). Ctrl-C ends it, and is no failure then
       --b3sum FILE     write the BLAKE3 of what has arrived to FILE, for 'b3sum -c FILE'
       --connections N  connections at a time, in all, 1 to 8 (one to each sender): where packets are lost on a long way, several carry more
@@ -150,11 +149,19 @@ class observed_file : public tp::safetensors_file {
                 std::string output) noexcept
       : safetensors_file(std::move(file)), line_(&line), at_once_(at_once), part_(std::move(part)),
         output_(std::move(output)) {}
+  observed_file(const observed_file&) = delete;
+  observed_file& operator=(const observed_file&) = delete;
 
   tp::result<void> begin(const tp::description& d) noexcept {
     line_->expect(d.image_bytes);
     if (at_once_ && d.image_bytes > longest_chunk) return tp::failure(errc::does_not_fit, d.image_bytes);
-    return safetensors_file::begin(d);
+    if (const auto ok = safetensors_file::begin(d); !ok) return ok;
+    const tp::source_view now = safetensors_file::arrived();
+    bytes_ = now.schema->tensors[0];
+    schema_ = *now.schema;
+    schema_.tensors = &bytes_;
+    where_ = *now.where;
+    return {};
   }
   tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     line_->begin(offset);
@@ -179,10 +186,7 @@ class observed_file : public tp::safetensors_file {
     return done;
   }
   /// Reading fails once another process has changed the file.
-  tp::source_view arrived() const noexcept {
-    const tp::image_schema& now = *safetensors_file::arrived().schema;
-    return for_others_.view(now.image_bytes, {&read, this}, now.header_bytes);
-  }
+  tp::source_view arrived() const noexcept { return {&schema_, nullptr, &where_, &reader_}; }
 
  private:
   static tp::result<void> read(const void* self, std::uintptr_t header, std::uint64_t offset,
@@ -202,7 +206,10 @@ class observed_file : public tp::safetensors_file {
   transfer_line* line_;
   bool at_once_;
   std::string part_, output_;
-  mutable tp::detail::file_bytes for_others_;
+  tp::tensor_entry bytes_{};  // a view as that of the file below, whose reader changes
+  tp::image_schema schema_{};
+  std::uintptr_t where_ = 0;
+  tp::source_reader reader_{&read, this};
   std::optional<tp::positioned_file> complete_;
   tp::detail::file_stamp left_;  // when it got its name
   bool finished_ = false;
@@ -324,7 +331,7 @@ void check_trust(const std::vector<std::string>& words, const choices& c) {
   if (c.serve_ms && c.serve_text.empty()) throw option_error("--serve-for is about --serve-on");
   if (!c.is_signed()) {
     if (!c.serve_text.empty())
-      throw option_error("--serve-on serves what is proved, and only --key with what 'send --sign' has written proves it");
+      throw option_error("--serve-on serves what is proved, and only --key with a signed reference proves something");
     if (c.trust.least_round != 0 || !c.trust.federation.empty())
       throw option_error("--least-round and --federation are about what is signed, and only --key asks for that");
     return;
@@ -388,15 +395,14 @@ void check_member(const std::string& sender, choices& c) {
 
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"output", true, 'o'}, {"resume", false},     {"restart", false},    {"force", false},
-                            {"max-bytes", true},   {"chunk", true},       {"timeout", true},     {"retries", true},
-                            {"wait", true},        {"name", true},        {"unverified", false}, {"no-digest", false},
-                            {"json", false},       {"believe", false},    {"tls-name", true},    {"proxy", true},
-                            {"digest", true},      {"bearer-file", true}, {"also", true},        {"connections", true},
-                            {"base", true},        {"include", true},     {"exclude", true},     {"key", true},
-                            {"least-round", true}, {"federation", true},  {"b3sum", true},       {"serve-on", true},
-                            {"serve-for", true},   link_forms[0],         link_forms[1],         link_forms[2],
-                            link_forms[3]};
+  const option_form forms[]{
+      {"output", true, 'o'}, {"resume", false},    {"restart", false},    {"force", false},    {"max-bytes", true},
+      {"chunk", true},       {"timeout", true},    {"retries", true},     {"wait", true},      {"name", true},
+      {"unverified", false}, {"no-digest", false}, {"json", false},       {"believe", false},  {"tls-name", true},
+      {"proxy", true},       {"digest", true},     {"bearer-file", true}, {"also", true},      {"connections", true},
+      {"base", true},        {"include", true},    {"exclude", true},     {"key", true},       {"least-round", true},
+      {"federation", true},  {"b3sum", true},      {"serve-on", true},    {"serve-for", true}, link_forms[0],
+      link_forms[1],         link_forms[2],        link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
     else if (name == "resume") c.resume = true;
@@ -1125,9 +1131,11 @@ int main(int count, char** arguments) {
     auto opened = facade::features.member(*c.link.at, *c.serve_on);
     if (!opened) {
       const bool untold = opened.error() == errc::bad_address;
-      return refuse(c, {opened.error().code, {},
-                        "nothing can be served on " + printable(c.serve_on->address) + ": " +
-                            (untold ? "others are told no address of more than 54 bytes" : reason_text(opened.error()))});
+      return refuse(c,
+                    {opened.error().code,
+                     {},
+                     "nothing can be served on " + printable(c.serve_on->address) + ": " +
+                         (untold ? "others are told no address of more than 54 bytes" : reason_text(opened.error()))});
     }
     member = std::move(*opened);
   }

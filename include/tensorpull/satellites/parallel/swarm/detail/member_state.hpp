@@ -148,7 +148,9 @@ class member_state {
     publish_options as;
     as.id = model_.id;
     as.version = of.version;
-    if (const auto ok = connections_.published().add_image({&schema_, image.base, image.where, image.reader}, expecting_nobody(as))) published_ = true;
+    if (const auto ok = connections_.published().add_image({&schema_, image.base, image.where, image.reader},
+                                                           expecting_nobody(as)))
+      published_ = true;
   }
   /// The pull is over.
   void end(bool complete) noexcept {
