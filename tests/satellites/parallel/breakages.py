@@ -79,4 +79,10 @@ BREAKAGES = [
     ("satellites/parallel/swarm/detail/swarm_messages.hpp", "|| octet(body[0]) > 63", "", "satellites/parallel/swarm_messages", "*other_length_or_size*"),
     ("satellites/parallel/swarm/detail/swarm_messages.hpp", "std::memset(at + 10, 0, address_text::longest);", "", "satellites/parallel/swarm_messages", "*laid_out*"),
     ("satellites/parallel/swarm/detail/swarm_messages.hpp", "if (part < most_parts) proved", "proved", "satellites/parallel/swarm_messages", "*said*"),
+    ("satellites/parallel/swarm/detail/part_homes.hpp", "if (!m->gone) turn", "turn", "satellites/parallel/part_homes", "*some_are_gone*"),
+    ("satellites/parallel/swarm/detail/part_homes.hpp", "if (m.number == 0 || of.shift != own_.shift || m.has == of.proved) return;", "if (m.number == 0) return;", "satellites/parallel/part_homes", "*of_the_same_length*"),
+    ("satellites/parallel/swarm/detail/part_homes.hpp", "m.refusals < 3 && ", "", "satellites/parallel/part_homes", "*of_the_same_length*"),
+    ("satellites/parallel/swarm/detail/part_homes.hpp", "if (has(own_.proved, part) || part >= parts_) return;", "if (part >= parts_) return;", "satellites/parallel/part_homes", "*counts_once*"),
+    ("satellites/parallel/swarm/detail/part_homes.hpp", "    m.heard = now_;\n", "", "satellites/parallel/part_homes", "*keeps_its_parts*"),
+    ("satellites/parallel/swarm/detail/part_homes.hpp", "turn = std::max(turn, m->heard) + patience;", "turn = m->heard + patience;", "satellites/parallel/part_homes", "*one_after_the_other*"),
 ]

@@ -47,4 +47,9 @@ BREAKAGES = [
     ("satellites/proofs/proved_pull.hpp", "proved checked(to, *by, all.cursor->offset);", "proved checked(to, *by);", "satellites/proofs/with_parallel/proved_from_several", "*goes_on_behind*"),
     ("satellites/proofs/proved.hpp", "if (r.digest == 0) return to_.finish(r, holds);", "(void)holds;", "satellites/proofs/with_parallel/proved_from_several", "*another_process*"),
     ("satellites/proofs/proved.hpp", "&& prove(all, 0, 0, by_.image_bytes());", ";", "satellites/proofs/with_parallel/proved_from_several", "*another_process*"),
+    ("satellites/parallel/swarm/detail/arriving_owner.hpp", "if (proved_ == nullptr || m.ref != id_) return false;", "return false;", "satellites/proofs/with_parallel/swarm", "*plain_recipient_waits*"),
+    ("satellites/parallel/swarm/detail/member_state.hpp", "return source == part_homes::owner;", "return true;", "satellites/proofs/with_parallel/swarm", "*it_counts_each*"),
+    ("satellites/parallel/swarm/detail/member_state.hpp", "if (!complete) return withdraw();", "", "satellites/proofs/with_parallel/swarm", "*one_version_after_another*"),
+    ("satellites/parallel/checked_transfer.hpp", "if (*event == recipient_event::busy) {\n      plan_.refused(l.source);", "if (*event == recipient_event::busy) {", "satellites/proofs/with_parallel/swarm", "*give_nothing*"),
+    ("satellites/parallel/checked_transfer.hpp", "else if (!somebody_settles()) fail({errc::connection_lost});", "", "satellites/proofs/with_parallel/swarm", "*owner_is_lost*"),
 ]

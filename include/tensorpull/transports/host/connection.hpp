@@ -153,7 +153,7 @@ class connection : private event_target,
       }
     pumped did;
     // The first answer is sent on its own, so that the other end works while the rest is collected. Otherwise both
-    // would sleep in turn (bench/reference.md).
+    // would sleep in turn.
     std::size_t most = 1;
     bool done = false;
     for (int round = 0; round < 16 && !done; ++round) {

@@ -3,6 +3,7 @@
 // are silent.
 #include "../../../../bench/image.hpp"
 #include "../../../../bench/measure.hpp"
+#include "support/threads.hpp"
 
 #include <tensorpull/satellites/parallel/swarm/swarm_door.hpp>
 #include <tensorpull/satellites/parallel/swarm/swarm_member.hpp>
@@ -12,7 +13,8 @@
 #include <tensorpull/transports/host/owner.hpp>
 
 #include <atomic>
-#include <thread>
+#include <deque>
+#include <optional>
 
 using namespace tensorpull;
 
@@ -25,6 +27,10 @@ T must(result<T> r) {
   if (r) return std::move(*r);
   std::fprintf(stderr, "%s\n", describe(r.error()).c_str());
   std::abort();
+}
+
+void wait_until(std::chrono::steady_clock::time_point when) {
+  test::be_slow(std::max<std::chrono::nanoseconds>(when - std::chrono::steady_clock::now(), {}));
 }
 
 }  // namespace
@@ -55,7 +61,7 @@ int main(int count, char** arguments) {
   std::stop_source over, done_with;
   double sent = 0;  // by the owner, when the last of the others has it
   std::vector<double> seconds(members);
-  std::jthread serving([&] {
+  std::optional<test::joined_thread> serving(std::in_place, [&] {
     owner.run([&](const auto& o) {
       if (left == 0 && sent == 0) sent = static_cast<double>(must(o.status_of(ref)).bytes_sent);
       return over.stop_requested();
@@ -63,7 +69,7 @@ int main(int count, char** arguments) {
   });
   const auto from = std::chrono::steady_clock::now();
   {
-    std::vector<std::jthread> all;
+    std::deque<test::joined_thread> all;
     for (std::size_t i = 0; i < members; ++i)
       all.emplace_back([&, i] {
         swarm_options options;
@@ -73,26 +79,25 @@ int main(int count, char** arguments) {
         land to(mine.table.destination());
         pull_options how;
         std::stop_source gone;
-        std::jthread bad;
+        std::optional<test::joined_thread> bad;
         const auto later = from + std::chrono::milliseconds(1500);
         if (i < silent) how.stop = i < leave ? gone.get_token() : done_with.get_token();
         if (i < leave) {
-          bad = std::jthread([&] {
-            std::this_thread::sleep_until(later);
+          bad.emplace([&] {
+            wait_until(later);
             gone.request_stop();
           });
         } else if (i < lie) {
-          bad = std::jthread([&](const std::stop_token& stop) {
-            std::this_thread::sleep_until(later);
+          bad.emplace([&](const std::stop_token& stop) {
+            wait_until(later);
             for (std::size_t at = 0; !stop.stop_requested(); at = (at + 4093) % bytes) {
               mine.memory[at] ^= std::byte{1};
-              if (at < 4093) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+              if (at < 4093) test::look_again_soon();
             }
           });
         } else if (i < silent) {
           how.progress = [&](const progress_event&) {
-            while (left > 0 && std::chrono::steady_clock::now() > later)
-              std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            while (left > 0 && std::chrono::steady_clock::now() > later) test::look_again_soon();
           };
           how.progress_interval = std::chrono::milliseconds(1);
         }
@@ -108,7 +113,7 @@ int main(int count, char** arguments) {
       });
   }
   over.request_stop();
-  serving.join();
+  serving.reset();
   std::sort(seconds.begin(), seconds.end());
   const double size = static_cast<double>(bytes), one = rate != 0 ? size / static_cast<double>(rate) : 0;
   std::printf(

@@ -119,7 +119,7 @@ class claimed_parts {
     std::uint8_t line = nobody, source = nobody;
   };
   /// Any source may begin the parts anew that the slowest of the other lines has claimed or left. Nothing: there are
-  /// none. `gives(part)`: whether the source of this line may be asked for it.
+  /// none. `gives(part)`: whether the source of this number may be asked for it.
   template <class Gives>
   optional<holder> free_slowest(std::uint8_t line, Gives gives) noexcept {
     const part* slowest = nullptr;

@@ -67,8 +67,10 @@ class swarm_member {
   std::span<const std::string_view> addresses() const noexcept { return s_->addresses().first(1); }
   /// Which sources of the last pull were not believed: bit 0 is the owner, others are members, by their seats.
   std::uint32_t wrong() const noexcept { return s_->wrong; }
-  /// Where the member on seat `i` of the last pull is or was, as the owner has told it.
-  std::string_view address_of(std::size_t i) const noexcept { return s_->address_of(i); }
+  /// The address of such a source, until the next pull; empty: there is none.
+  std::string_view address_of(std::size_t source) const noexcept {
+    return source < s_->addresses().size() ? s_->addresses()[source] : std::string_view();
+  }
   /// Bytes of payload that it has sent to others.
   std::uint64_t bytes_sent() noexcept { return s_->bytes_sent(); }
   /// Members that it knows now.

@@ -59,9 +59,8 @@ class arriving_owner : public Owner {
  private:
   /// Whether a byte that is asked for is not proved. A request of runs is none of a swarm's.
   bool is_missing(const frame& m) const noexcept {
-    if (m.ref != id_) return false;
-    if (m.offset < header_) return true;
-    if (proved_ == nullptr) return false;
+    if (m.ref == id_ && m.offset < header_) return true;
+    if (proved_ == nullptr || m.ref != id_) return false;
     if (m.flag || m.length == 0) return true;
     const std::uint64_t last = m.offset + (m.length - 1);
     if (last < m.offset || last >> proved_->shift >= swarm::most_parts) return true;

@@ -53,7 +53,7 @@ struct member_plan {
   }
   void right(std::uint8_t source, std::size_t part) const noexcept { state->homes.right(source, part); }
   void refused(std::uint8_t source) const noexcept { state->homes.refused(source); }
-  void dropped(std::uint8_t source) const noexcept { state->accuse(source); }
+  void dropped(std::uint8_t source) const noexcept { state->lies(source); }
   member_ear handler_of(std::uint8_t source) const noexcept { return {&state->homes, &state->model(), source}; }
 
   State* state = nullptr;
@@ -115,8 +115,6 @@ class member_state {
     return n;
   }
   std::size_t most_members() const noexcept { return most_members_; }
-  /// Where the member on a seat is, or was if it has lied.
-  std::string_view address_of(std::size_t seat) const noexcept { return addresses_[seat % part_homes::seats]; }
   std::uint64_t bytes_sent() noexcept { return sent_before_ + sent_now(); }
 
   /// A pull of this reference begins; whatever was served before is not any more.
@@ -127,9 +125,9 @@ class member_state {
     list_ = {};
     for (auto& a : addresses_)
       if (&a != &addresses_[0]) a = {};
-    told_ = {};
-    wrong = spent_ = 0;
-    has_list_ = false;
+    used_ = 1;
+    wrong = spoilt_ = 0;
+    has_list_ = fresh_ = asked_ = false;
   }
   /// The image's header is right, and its parts arrive.
   void begun(const source_view& image, const description& of, std::uint8_t shift) noexcept {
@@ -152,15 +150,15 @@ class member_state {
                                                            expecting_nobody(as)))
       published_ = true;
   }
+  /// A source has lied. Its seat is nobody else's in this pull, so that its bit names it alone.
+  void lies(std::uint8_t source) noexcept {
+    homes.drop(source);
+    spoilt_ |= 1U << source;
+  }
   /// The pull is over.
   void end(bool complete) noexcept {
     if (!complete) return withdraw();
     if (published_) machine().has_arrived();
-  }
-  /// A source has lied.
-  void accuse(std::uint8_t source) noexcept {
-    if (source != part_homes::owner) spent_ |= 1U << source;
-    homes.drop(source);
   }
 
   /// One step beside a step of the pull. `Lines`: of that.
@@ -262,8 +260,7 @@ class member_state {
       if (seat_of(m.number) != 0) continue;
       // one that is listed no longer has a seat as long as it has a line: it may give what it has
       for (std::uint8_t s = 1; s < part_homes::seats; ++s) {
-        // the seat of one that has lied stays its own, so nobody is taken for that one
-        if (homes.number_of(s) != 0 || (spent_ >> s & 1) != 0) continue;
+        if (homes.number_of(s) != 0 || (spoilt_ >> s & 1) != 0) continue;
         texts_[s] = m.address;
         addresses_[s] = texts_[s].view();
         used_ = std::max<std::size_t>(used_, std::size_t{s} + 1);
@@ -340,8 +337,8 @@ class member_state {
   swarm::parts told_parts_{};
   clock::time_point polled_{}, told_at_{}, called_{};
   std::uint64_t sent_before_ = 0, seen_sent_ = 0;
+  std::uint32_t spoilt_ = 0;  // seats, a bit each
   connection_type* to_door_ = nullptr;
-  std::uint32_t spent_ = 0;  // seats, one bit each
   std::uint16_t port_ = 0;
   bool published_ = false, calls_ = false, asked_ = false, has_list_ = false, fresh_ = false;
   event_loop io_;

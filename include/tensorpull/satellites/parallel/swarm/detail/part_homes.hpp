@@ -39,7 +39,7 @@ class part_homes {
     rank();
   }
   std::size_t parts() const noexcept { return parts_; }
-  /// What this member has, as it tells others.
+  /// The parts that this member has, as it tells others.
   const swarm::parts& own() const noexcept { return own_; }
   bool has_all() const noexcept { return parts_ > 0 && own_count_ == parts_; }
 
@@ -101,7 +101,7 @@ class part_homes {
       return m.number != 0 && !m.gone && m.refusals < 3 && has(m.has, part);
     }
     if (!known_ && now_ - begun_ < least_patience) return false;  // the first list is on its way
-    return is_ours_[part] && (freed || is_home_[part] || !somebody_has(part));
+    return is_ours_[part] && (freed || at_once_[part] || !somebody_has(part));
   }
 
  private:
@@ -154,14 +154,15 @@ class part_homes {
         m = next;
       }
       is_ours_[part] = turn <= now_ && m != nullptr;
-      is_home_[part] = is_ours_[part] && turn == begun_;
+      // others that may have it had their time to give it, too
+      at_once_[part] = is_ours_[part] && (turn == begun_ || now_ - turn >= patience);
       left_ += is_ours_[part] && !has(own_.proved, part);
     }
     ranked_ = now_;
   }
 
   std::array<member, seats> others_{};
-  std::array<bool, most_parts> is_ours_{}, is_home_{};  // to ask the owner for; those that are not another's
+  std::array<bool, most_parts> is_ours_{}, at_once_{};  // to ask the owner for; whoever has it
   swarm::parts own_{};
   std::size_t parts_ = 0, own_count_ = 0, left_ = 0;  // left_: to ask the owner for
   int from_owner_ = 0;
