@@ -111,7 +111,8 @@ class swarm_member {
   /// After a pull that has completed: serves others from the consumer's memory, which must not change meanwhile, on
   /// this thread, until no member that the owner lists pulls any more (if it is gone: until nobody has taken anything
   /// for a second), for `time` at most, or until `stop` is requested, which is noticed within 0.1 s. True: nobody needs
-  /// it any more. If the memory cannot be read any more, it serves nobody.
+  /// it any more. If the memory cannot be read any more, as that of a safetensors_file after finish(), nobody is
+  /// served.
   bool serve(std::chrono::milliseconds time, const stop_token& stop = {}) noexcept { return s_->serve(time, stop); }
 
  private:

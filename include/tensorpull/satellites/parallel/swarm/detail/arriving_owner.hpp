@@ -23,7 +23,7 @@ class arriving_owner : public Owner {
 
   /// From now on this reference arrives; `proved`, borrowed, has its parts. The first `header` bytes are given to
   /// nobody.
-  void arrives(const ref_id& id, const swarm::parts* proved, std::uint64_t header) noexcept {
+  void arrives(const ref_id& id, const swarm::parts* proved, std::uint64_t header = 0) noexcept {
     id_ = id;
     proved_ = proved;
     header_ = header;

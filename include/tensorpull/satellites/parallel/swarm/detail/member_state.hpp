@@ -209,7 +209,7 @@ class member_state {
     if (!std::exchange(published_, false)) return;
     sent_before_ += sent_now();
     (void)connections_.published().withdraw({model_.id, model_.version, 0});
-    machine().arrives({}, nullptr, 0);
+    machine().arrives({}, nullptr);
   }
 
   // The handler's calls.
