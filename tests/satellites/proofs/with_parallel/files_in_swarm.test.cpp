@@ -80,6 +80,34 @@ TEST(SwarmFiles, Members_give_each_other_what_has_landed) {
   EXPECT_GT(sent, 0u);
 }
 
+TEST(SwarmFiles, Members_that_have_lost_their_owner_too_early_do_not_wait_for_each_other) {
+  const own_folder here;
+  std::optional<slow_owner> owner(std::in_place);
+  std::atomic<int> begun{0};
+  joined_threads pulling(2, [&](std::size_t i, const std::stop_token&) {
+    auto me = file_member::open(any_port, owner->address());
+    ASSERT_TRUE(me);
+    auto file = tp::safetensors_file::create(here / (i == 0 ? "one" : "two"));
+    ASSERT_TRUE(file);
+    tp::pull_options how;
+    how.retry.retries = 1;
+    how.retry.longest_delay = 10ms;
+    how.per_request_timeout = 20s;
+    bool told = false;
+    const auto note = [&](const tp::progress_event& e) {
+      if (e.bytes_done > 4 * group && me->members() == 1 && !std::exchange(told, true)) ++begun;
+    };
+    how.progress = note;
+    how.progress_interval = 1ms;
+    const auto done = tp::pull_proved<file_net>(*me, file_model().ref, *file, {}, how);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error(), tp::errc::connection_lost);
+  });
+  EXPECT_TRUE(eventually("both know each other", [&] { return begun == 2; }));
+  owner.reset();
+  pulling.join();
+}
+
 TEST(SwarmFiles, Their_header_is_given_to_nobody) {
   const own_folder here;
   slow_owner owner;

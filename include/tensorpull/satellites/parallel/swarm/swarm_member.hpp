@@ -32,7 +32,8 @@ struct swarm_options {
 /// in a group (at most 16) about one image in all. Each part is from one source alone and proved by the root, so that
 /// one that lies is named (wrong()), and the parts of one that leaves, is silent or slow are others'. The owner alone
 /// is confirmed to, and alone knows that this recipient has everything: its transaction settles as in any other pull.
-/// If it is lost, members go on among themselves as far as they have the image, and the receipt is unconfirmed.
+/// If it is lost, members go on among themselves as far as they have the image, and the receipt is unconfirmed. If they
+/// lack some of it, the pull fails (connection_lost) once the owner is given up and nothing has arrived for 10 seconds.
 ///
 /// Anybody who has the reference may pull from a member, unless its `host.authorise` decides. Bytes between members are
 /// not encrypted over tcp. Movable. Memory: 0.2 MiB on the stack of the pull, 64 KiB, and what a host takes for each
@@ -96,7 +97,16 @@ class swarm_member {
     const callback<const address_attempt&> tell;
     detail::parallel_wire<Parts, transport, std::string_view, transfer_type, pull_options> lines(
         s.addresses().first(1), 1, s.connect_time(), tell, options, pull.transfer());
-    const auto besides = [&](const auto&) noexcept { s.step(&lines); };
+    detail::stopwatch<typename Parts::platform> lonely;
+    std::uint64_t landed = 0;
+    const auto besides = [&](const auto&) noexcept {
+      s.step(&lines);
+      // members that cannot reach the owner, either, wait for each other
+      const std::uint64_t before = std::exchange(landed, pull.transfer().landed_bytes());
+      if (!lines.is_over(0) || landed != before) lonely.restart();
+      else if (lonely.left(std::min<std::chrono::milliseconds>(options.per_request_timeout, patience)).count() == 0)
+        pull.fail({errc::connection_lost});
+    };
     const auto once = [&]() noexcept {
       lines.begin_anew();
       return pull.drive(lines, besides);
@@ -116,6 +126,7 @@ class swarm_member {
   bool serve(std::chrono::milliseconds time, const stop_token& stop = {}) noexcept { return s_->serve(time, stop); }
 
  private:
+  static constexpr std::chrono::milliseconds patience{10'000};
   explicit swarm_member(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
   std::unique_ptr<state> s_;
 };
