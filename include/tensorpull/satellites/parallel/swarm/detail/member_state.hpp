@@ -206,8 +206,9 @@ class member_state {
     return published_ && now ? now->bytes_sent : 0;
   }
   void withdraw() noexcept {
-    if (!std::exchange(published_, false)) return;
+    if (!published_) return;
     sent_before_ += sent_now();
+    published_ = false;
     (void)connections_.published().withdraw({model_.id, model_.version, 0});
     machine().arrives({}, nullptr);
   }
