@@ -59,6 +59,7 @@ class any_consumer {
   virtual void in_any_order(std::uint64_t) noexcept {}
   virtual result<void> check(std::uint64_t, std::uint64_t) noexcept { return {}; }
   virtual bool refused() const noexcept { return true; }
+  virtual source_view landed() const noexcept { return {}; }
 
  protected:
   ~any_consumer() = default;
@@ -138,6 +139,10 @@ class consumer_for final : public any_consumer {
   bool refused() const noexcept override {
     if constexpr (in_groups) return to_.refused();
     else return any_consumer::refused();
+  }
+  source_view landed() const noexcept override {
+    if constexpr (requires { to_.landed(); }) return to_.landed();
+    else return any_consumer::landed();
   }
 
  private:

@@ -103,6 +103,26 @@ class any_owner : public any_publisher {
   std::function<void(recipient_id who, const ref_id& id, std::string_view name)> name{};
 };
 
+/// A recipient that serves others what it has proved, and takes it from them: as swarm_member. One thread at a time.
+class any_member {
+ public:
+  /// As swarm_member::proof_bytes.
+  static constexpr std::uint64_t proof_bytes = 16 * 1024;
+
+  virtual ~any_member() = default;
+  /// Pulls; the consumer checks groups.
+  virtual result<receipt> pull(const reference& from, any_consumer& to, const pull_options& options,
+                               std::uint64_t chunk_bytes) noexcept = 0;
+  /// After a pull that has completed: serves as swarm_member::serve does. The consumer is there meanwhile.
+  virtual bool serve(std::chrono::milliseconds time, const stop_token& stop) noexcept = 0;
+  virtual std::uint64_t bytes_sent() noexcept = 0;
+  /// The most others that the owner has listed at a time.
+  virtual std::size_t most_members() const noexcept = 0;
+  /// Whether the owner has given wrong bytes, and the addresses of members that have.
+  virtual bool is_owner_wrong() const noexcept = 0;
+  virtual std::vector<std::string> wrong() const = 0;
+};
+
 /// How a relay goes on.
 struct relay_settings {
   std::span<std::byte> chunk;  ///< memory for the longest chunk
@@ -241,6 +261,9 @@ struct feature_table {
   /// As link_kind::own, at a place of one of several streams: the owner tells recipients of each other, as swarm_door
   /// does.
   entry<result<std::unique_ptr<any_owner>>(const place&, const host_options&)> swarm{};
+  /// Starts to listen at the second place, as a member of the swarm of the owner at the first. Both are of one link,
+  /// TCP or Unix sockets. Errors: as swarm_member::open; unsupported_request: another link.
+  entry<result<std::unique_ptr<any_member>>(const place&, const place&)> member{};
   /// Starts to help the owner at the second place, as replica_owner does. Both are places of one of several streams.
   entry<result<std::unique_ptr<any_owner>>(const place&, const place&)> replica{};
   /// Connects to an address through a proxy. Errors: as proxy_dialer::dial.

@@ -20,6 +20,7 @@ result<std::uint16_t> open_door_beside(any_owner& owner, const place& at, const 
 result<void> is_page_origin(std::string_view text);
 result<receipt> pull_from_several(any_pull& how, const reference& ref, any_consumer& to, const pull_options& options);
 result<std::unique_ptr<any_owner>> open_stream_swarm(const place& at, const host_options& options);
+result<std::unique_ptr<any_member>> open_stream_member(const place& owner, const place& at);
 result<std::unique_ptr<any_owner>> open_stream_replica(const place& at, const place& coordinator);
 result<posix_stream> dial_through(const proxy_settings& proxy, std::string_view address,
                                   std::chrono::milliseconds timeout, const stop_token& stop);

@@ -147,9 +147,17 @@ tp::result<tp::receipt> bring_proved(const wanted_proof& wanted, facade::any_con
   facade::any_pull over_all{
       .from = *places, .chunk_bytes = wanted.chunk, .digest = false, .connections = wanted.link.connections};
   const facade::pull_from pull_all = [&](const tp::reference& ref, facade::any_consumer& into,
-                                         const tp::pull_options& options) { return over_all(ref, into, options); };
+                                         const tp::pull_options& options) {
+    if (wanted.member == nullptr) return over_all(ref, into, options);
+    const auto done = wanted.member->pull(ref, into, options, wanted.chunk);
+    over_all.wrong = wanted.member->is_owner_wrong();
+    return done;
+  };
   const facade::pull_at_once at_once{pull_all, over_all.wrong};
-  const bool several = wanted.link.connections > 1 || (places->size() > 1 && facade::features.several);
+  const bool several = wanted.member != nullptr || wanted.link.connections > 1 ||
+                       (places->size() > 1 && facade::features.several);
+  tp::proof_options how;
+  if (wanted.member != nullptr) how.most_bytes = facade::any_member::proof_bytes;
   std::vector<facade::pull_from> from;
   for (facade::place& at : *places)
     from.push_back([pull = facade::any_pull{.from = {std::move(at)}, .chunk_bytes = wanted.chunk}](
@@ -157,9 +165,10 @@ tp::result<tp::receipt> bring_proved(const wanted_proof& wanted, facade::any_con
       return pull(ref, into, options);
     });
   std::uint64_t wrong = 0;
+  how.wrong = &wrong;
   const auto done = facade::pull_proved_from(from,
                                              {wanted.of.model, wanted.of.tree, wanted.of.root, wanted.of.image_bytes},
-                                             to, {.wrong = &wrong}, wanted.options, several ? &at_once : nullptr);
+                                             to, how, wanted.options, several ? &at_once : nullptr);
   if (wanted.wrong != nullptr) *wanted.wrong = static_cast<std::uint8_t>(wrong);
   if (!done) return tp::failure(done.error());
   return done->last;

@@ -80,6 +80,7 @@ struct wanted_proof {
   const tp::pull_options& options;
   std::uint64_t chunk;
   std::uint8_t* wrong;  ///< which senders gave wrong bytes
+  facade::any_member* member = nullptr;  ///< pulls from the one sender, and from others that do
 };
 /// Pulls. Errors: as pull_proved.
 tp::result<tp::receipt> bring_proved(const wanted_proof& wanted, facade::any_consumer& to);

@@ -13,6 +13,8 @@
 #include <tensorpull/consumers/any_schema/finished_file.hpp>
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/core/describe.hpp>
+#include <tensorpull/system/atomic_file.hpp>
+#include <tensorpull/system/files.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +23,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -85,6 +89,10 @@ safetensors file. The token is that of --bearer-file or HF_TOKEN, or the one tha
                        and ' revoked' if the key counts no more
       --least-round N  of what is signed, no earlier round than N: keep the last one that you had (0)
       --federation NAME  of what is signed, only what is for this federation (that of the key)
+      --serve-on ADDRESS  with --key, from a 'send --swarm': serve what is proved to others that do the same, and take from them, at the
+                       addresses that the sender names; also once FILE is complete, as long as others pull. A port, HOST:PORT, or
+                       unix:PATH if LINK is one. Everybody who knows the model's reference may pull there; nothing is encrypted
+      --serve-for SECS  how long to serve at most once FILE is complete (600; 0: not at all). Ctrl-C ends it, and is no failure then
       --b3sum FILE     write the BLAKE3 of what has arrived to FILE, for 'b3sum -c FILE'
       --connections N  connections at a time, in all, 1 to 8 (one to each sender): where packets are lost on a long way, several carry more
       --chunk SIZE     bytes that are asked for at a time, 1 to 511M; 0: all of it at once (2M)
@@ -106,7 +114,8 @@ safetensors file. The token is that of --bearer-file or HF_TOKEN, or the one tha
                          {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "believed", "bytes",
                           "total_bytes", "resumed_bytes", "received_bytes", "difference_bytes", "chunks", "resumable", "seconds",
                           "wrong_senders"}, and "files" of a directory, "commit" of a hub's,
-                          "root", "federation", "round" and "note" of what is signed
+                          "root", "federation", "round" and "note" of what is signed,
+                          "served_bytes" and "members" (at a time, without this one) with --serve-on, once it no longer serves
                          {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}, and "refused" of what is signed:
                           "signature", "revoked", "federation", "round" or "expires"
                        "difference_bytes": what of the received bytes was a difference to --base, or tensors that have changed since;
@@ -130,16 +139,29 @@ Status: 0 FILE is complete, 1 the transfer failed, 2 a wrong option, 3 FILE or s
 /// The longest chunk that can be asked for.
 constexpr std::uint64_t longest_chunk = tp::max_payload_bytes;
 
-/// The file, and a look at what goes into it.
+/// The file, a look at what goes into it, and its bytes for others, also once it has its name.
 class observed_file : public tp::safetensors_file {
+  using holds_callback = tp::basic_callback<bool, const tp::source_view&>;
+
  public:
-  observed_file(tp::safetensors_file file, transfer_line& line, bool at_once) noexcept
-      : safetensors_file(std::move(file)), line_(&line), at_once_(at_once) {}
+  /// `part`: where the file is until it has its name, `output`.
+  observed_file(tp::safetensors_file file, transfer_line& line, bool at_once, std::string part,
+                std::string output) noexcept
+      : safetensors_file(std::move(file)), line_(&line), at_once_(at_once), part_(std::move(part)),
+        output_(std::move(output)) {}
+  observed_file(const observed_file&) = delete;
+  observed_file& operator=(const observed_file&) = delete;
 
   tp::result<void> begin(const tp::description& d) noexcept {
     line_->expect(d.image_bytes);
     if (at_once_ && d.image_bytes > longest_chunk) return tp::failure(errc::does_not_fit, d.image_bytes);
-    return safetensors_file::begin(d);
+    if (const auto ok = safetensors_file::begin(d); !ok) return ok;
+    const tp::source_view now = safetensors_file::arrived();
+    bytes_ = now.schema->tensors[0];
+    schema_ = *now.schema;
+    schema_.tensors = &bytes_;
+    where_ = *now.where;
+    return {};
   }
   tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     line_->begin(offset);
@@ -149,10 +171,48 @@ class observed_file : public tp::safetensors_file {
     line_->arrived(bytes.size());
     return safetensors_file::commit(offset, bytes);
   }
+  tp::result<void> finish(const tp::receipt& r) noexcept { return finish(r, {}); }
+  tp::result<void> finish(const tp::receipt& r, const holds_callback& holds) noexcept {
+    auto part = tp::positioned_file::open(part_);
+    const auto done = safetensors_file::finish(r, holds);
+    if (!done) return done;
+    finished_ = true;
+    struct stat held{}, named{};
+    if (!part || ::fstat(part->descriptor(), &held) != 0 || ::lstat(output_.c_str(), &named) != 0 ||
+        held.st_dev != named.st_dev || held.st_ino != named.st_ino)
+      return done;
+    complete_.emplace(std::move(*part));
+    left_ = tp::detail::stamp_of(complete_->descriptor());
+    return done;
+  }
+  /// Reading fails once another process has changed the file.
+  tp::source_view arrived() const noexcept { return {&schema_, nullptr, &where_, &reader_}; }
 
  private:
+  static tp::result<void> read(const void* self, std::uintptr_t header, std::uint64_t offset,
+                               std::span<std::byte> out) noexcept {
+    const auto& file = *static_cast<const observed_file*>(self);
+    if (!file.finished_) {
+      const tp::source_view now = file.safetensors_file::arrived();
+      return now.reader->read(now.reader->context, header, offset, out);
+    }
+    if (!file.complete_) return tp::failure(errc::io, offset);
+    if (const auto ok = file.complete_->read_at(header + offset, out); !ok) return ok;
+    if (tp::detail::stamp_of(file.complete_->descriptor()) != file.left_)
+      return tp::failure(errc::io, offset, file.complete_->name(), ESTALE);
+    return {};
+  }
+
   transfer_line* line_;
   bool at_once_;
+  std::string part_, output_;
+  tp::tensor_entry bytes_{};  // a view as that of the file below, whose reader changes
+  tp::image_schema schema_{};
+  std::uintptr_t where_ = 0;
+  tp::source_reader reader_{&read, this};
+  std::optional<tp::positioned_file> complete_;
+  tp::detail::file_stamp left_;  // when it got its name
+  bool finished_ = false;
 };
 static_assert(tp::consumer<observed_file>);
 
@@ -172,6 +232,9 @@ struct choices {
   trust_choice trust;  ///< without a file of keys nothing is signed
   known_model known;  ///< of what is signed, once it is verified
   std::string b3sum;
+  std::string serve_text;  ///< where it serves what it has; empty: nowhere
+  std::optional<facade::place> serve_on{};
+  std::optional<std::uint64_t> serve_ms{};  ///< how long at most, once all of it is there
 
   bool is_signed() const { return !trust.keys.empty(); }
 };
@@ -265,7 +328,10 @@ void check_trust(const std::vector<std::string>& words, const choices& c) {
   if (!c.b3sum.empty() && !tp::is_utf8(c.output))
     throw option_error("--b3sum: the name of the output is not UTF-8, which b3sum -c wants");
   if (!c.b3sum.empty() && c.b3sum == c.output) throw option_error("--b3sum and -o are one file");
+  if (c.serve_ms && c.serve_text.empty()) throw option_error("--serve-for is about --serve-on");
   if (!c.is_signed()) {
+    if (!c.serve_text.empty())
+      throw option_error("--serve-on serves what is proved, and only --key with a signed reference proves something");
     if (c.trust.least_round != 0 || !c.trust.federation.empty())
       throw option_error("--least-round and --federation are about what is signed, and only --key asks for that");
     return;
@@ -305,16 +371,38 @@ void check_senders(const std::string& first, choices& c) {
   }
 }
 
+/// Where a member of a swarm serves.
+void check_member(const std::string& sender, choices& c) {
+  if (c.serve_text.empty()) return;
+  if (!facade::features.member) throw option_error("this build of tensorpull has no swarms");
+  if (!c.link.also_text.empty() || c.link.connections != 0)
+    throw option_error("--serve-on excludes --also and --connections: the sender names the others");
+  if (!c.link.tls.proxy.empty()) throw option_error("--serve-on excludes --proxy: the others are reached without one");
+  const bool is_unix = c.link.at->scheme == "unix";
+  if (!is_unix && c.link.at->scheme != "tcp")
+    throw option_error("--serve-on is for TCP and unix:, and not for '" + printable(sender) + "'");
+  const bool port_alone = c.serve_text.find_first_not_of("0123456789") == std::string::npos;
+  facade::place at = parse_place((port_alone ? ":" : "") + c.serve_text,
+                                 "--serve-on wants a port, HOST:PORT, or unix:PATH if the sender is at one");
+  if (at.scheme != c.link.at->scheme)
+    throw option_error("--serve-on wants the same kind of link as '" + printable(sender) + "', not '" +
+                       printable(c.serve_text) + "'");
+  if (is_unix && at.address.front() == '@')
+    throw option_error("--serve-on wants unix:PATH, since others are told no name without a file");
+  if (is_unix) at.address = std::filesystem::absolute(at.address).string();
+  c.serve_on = std::move(at);
+}
+
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"output", true, 'o'}, {"resume", false},     {"restart", false},    {"force", false},
-                            {"max-bytes", true},   {"chunk", true},       {"timeout", true},     {"retries", true},
-                            {"wait", true},        {"name", true},        {"unverified", false}, {"no-digest", false},
-                            {"json", false},       {"believe", false},    {"tls-name", true},    {"proxy", true},
-                            {"digest", true},      {"bearer-file", true}, {"also", true},        {"connections", true},
-                            {"base", true},        {"include", true},     {"exclude", true},     {"key", true},
-                            {"least-round", true}, {"federation", true},  {"b3sum", true},       link_forms[0],
-                            link_forms[1],         link_forms[2],         link_forms[3]};
+  const option_form forms[]{
+      {"output", true, 'o'}, {"resume", false},    {"restart", false},    {"force", false},    {"max-bytes", true},
+      {"chunk", true},       {"timeout", true},    {"retries", true},     {"wait", true},      {"name", true},
+      {"unverified", false}, {"no-digest", false}, {"json", false},       {"believe", false},  {"tls-name", true},
+      {"proxy", true},       {"digest", true},     {"bearer-file", true}, {"also", true},      {"connections", true},
+      {"base", true},        {"include", true},    {"exclude", true},     {"key", true},       {"least-round", true},
+      {"federation", true},  {"b3sum", true},      {"serve-on", true},    {"serve-for", true}, link_forms[0],
+      link_forms[1],         link_forms[2],        link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
     else if (name == "resume") c.resume = true;
@@ -343,6 +431,8 @@ choices read_choices(int count, char** arguments) {
       c.trust.least_round = parse_number<std::uint64_t>("--least-round", value, 0, ~std::uint64_t{0});
     else if (name == "federation") c.trust.federation = parse_federation(value);
     else if (name == "b3sum") need_proofs(name), c.b3sum = parse_path("--b3sum", value);
+    else if (name == "serve-on") c.serve_text = parse_path("--serve-on", value);
+    else if (name == "serve-for") c.serve_ms = value == "0" ? 0 : parse_seconds("--serve-for", value);
     else if (set_link_option(name, value, c.link)) return;
     else c.json = true;
   };
@@ -361,6 +451,7 @@ choices read_choices(int count, char** arguments) {
     check_sender(words[0], *c.link.at);
     check_link_options(c.link);
     check_senders(words[0], c);
+    check_member(words[0], c);
     c.ref_text = words[1];
     if (c.is_signed()) {
       c.trust.reference = parse_path("SIGNED", c.ref_text);
@@ -422,6 +513,8 @@ std::string again(const choices& c, const char* how) {
   if (c.trust.least_round != 0) text += " --least-round " + std::to_string(c.trust.least_round);
   if (!c.trust.federation.empty()) text += " --federation " + shell_word(c.trust.federation);
   if (!c.b3sum.empty()) text += " --b3sum " + shell_word(c.b3sum);
+  if (c.serve_on) text += " --serve-on " + shell_word(c.serve_text);
+  if (c.serve_ms) text += formatted(" --serve-for %g", static_cast<double>(*c.serve_ms) / 1000);
   for (const std::string& pattern : c.files.include) text += " --include " + shell_word(pattern);
   for (const std::string& pattern : c.files.exclude) text += " --exclude " + shell_word(pattern);
   if (c.force) text += " --force";
@@ -577,6 +670,8 @@ struct outcome {
   bool not_asked = false;  ///< the reference says already that what is here is of another version
   bool bad_base = false;  ///< the file of --base cannot be read
   std::uint64_t difference = 0;  ///< bytes of a difference that came
+  double seconds = 0;
+  std::unique_ptr<observed_file> file{};  ///< of a member, which serves it
 };
 
 /// Draws the line, and asks whether a signal came, or whether the time is over.
@@ -629,7 +724,7 @@ tp::result<tp::receipt> check(const choices& c, transfer_line& line, bool& not_a
   return how;
 }
 
-outcome pull(const choices& c, transfer_line& line) {
+outcome pull(const choices& c, transfer_line& line, facade::any_member* member) {
   outcome done;
   std::optional<tensor_file> base;
   if (!c.base.empty()) {
@@ -670,7 +765,8 @@ outcome pull(const choices& c, transfer_line& line) {
     }
     if (!made->exclusive() && !c.json)
       say("recv", "there are no locks on files here: do not let two recv write " + printable(c.output) + " at a time");
-    observed_file file(std::move(*made), line, c.chunk == 0);
+    auto held = std::make_unique<observed_file>(std::move(*made), line, c.chunk == 0, part, c.output);
+    observed_file& file = *held;
     if (c.restart) where = {};
     // another URL may name another file, unless --digest says which one it is: a URL may have been signed anew
     const bool of_another_url = c.link.at->is.web && where && where.ref != c.ref.id && c.link.http.digest.empty();
@@ -711,7 +807,7 @@ outcome pull(const choices& c, transfer_line& line) {
     const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
     if constexpr (TENSORPULL_TOOLS_PROOFS) {
       facade::consumer_for as(file);
-      if (c.is_signed()) done.how = bring_proved({c.link, c.known, options, c.chunk, &done.wrong}, as);
+      if (c.is_signed()) done.how = bring_proved({c.link, c.known, options, c.chunk, &done.wrong, member}, as);
     }
     if (!c.is_signed())
       done.how = pull_call{.link = c.link,
@@ -722,6 +818,7 @@ outcome pull(const choices& c, transfer_line& line) {
                            .digest = !c.no_digest}
                      .into(file);
     line.clear();
+    if (done.how && member != nullptr) done.file = std::move(held);
     done.foreign_part = !done.how && done.how.error().code == errc::stale_version && found;
     if (done.foreign_part) where = found;  // not ours to delete
   }
@@ -768,7 +865,7 @@ int refuse(const choices& c, const refusal& why) {
   return failed;
 }
 
-int report(const choices& c, const outcome& done, const transfer_line& line) {
+int report(const choices& c, const outcome& done, const transfer_line& line, facade::any_member* member) {
   const bool interrupted = !done.how && done.how.error().code == errc::cancelled && interrupted_by != 0;
   // if FILE has the version of the reference, it is the owner that has another
   const bool other_file = !done.how && done.was_there && done.how.error().code == errc::stale_version &&
@@ -794,6 +891,8 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   std::vector<std::string> wrong;
   for (std::size_t i = 0; i <= c.link.also_text.size(); ++i)
     if ((done.wrong >> i & 1) != 0) wrong.push_back(i == 0 ? c.link.text : c.link.also_text[i - 1]);
+  if (member != nullptr)
+    for (const std::string& other : member->wrong()) wrong.push_back(c.link.at->with(other));
   if (c.json) {
     std::string_view how = interrupted ? "interrupted" : "failed";
     if (done.how) how = to_string(done.how->outcome);
@@ -815,8 +914,12 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     out.add("difference_bytes", done.difference);
     if (done.how) out.add("chunks", done.how->chunks);
     out.add("resumable", done.kept != 0);
-    out.add("seconds", line.seconds());
+    out.add("seconds", done.seconds);
     out.add("wrong_senders", std::span<const std::string>(wrong));
+    if (member != nullptr) {
+      out.add("served_bytes", member->bytes_sent());
+      out.add("members", member->most_members());
+    }
     if (c.is_signed() && done.how) {
       if constexpr (TENSORPULL_TOOLS_PROOFS) out.add("root", hex_text(c.known.root));
       out.add("federation", c.known.federation);
@@ -827,7 +930,7 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     return printed(c, done) ? status : unwritable;
   }
   for (const std::string& sender : wrong) say("recv", printable(sender) + " gave other bytes than what was published");
-  const double seconds = line.seconds();
+  const double seconds = done.seconds;
   if (done.how) {
     std::printf("%s: %s ", printable(c.output).c_str(), bytes_text(done.how->bytes).c_str());
     if (done.was_there) std::printf("were there, complete");
@@ -1002,6 +1105,16 @@ int receive_directory(const choices& c, transfer_line& line) {
   return unwritable;
 }
 
+/// Serves what is complete, as long as others pull.
+void serve_others(const choices& c, facade::any_member& member) {
+  const std::uint64_t ms = c.serve_ms.value_or(600'000);
+  if (!c.json && ms != 0 && member.most_members() > 0)
+    say("recv", "serving others as long as they pull, for " + seconds_text(static_cast<double>(ms) / 1000) +
+                    " at most; Ctrl-C ends it");
+  if (ms != 0) (void)member.serve(std::chrono::milliseconds(ms), signal_heard{});
+  if (!c.json && member.most_members() > 0) say("recv", "gave " + bytes_text(member.bytes_sent()) + " to others");
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -1013,24 +1126,45 @@ int main(int count, char** arguments) {
       c.ref = {c.known.model.id, c.known.model.version, 0};  // a cursor of a file knows no schema
     }
   }
+  std::unique_ptr<facade::any_member> member;
+  if (c.serve_on) {
+    auto opened = facade::features.member(*c.link.at, *c.serve_on);
+    if (!opened) {
+      const bool untold = opened.error() == errc::bad_address;
+      return refuse(c,
+                    {opened.error().code,
+                     {},
+                     "nothing can be served on " + printable(c.serve_on->address) + ": " +
+                         (untold ? "others are told no address of more than 54 bytes" : reason_text(opened.error()))});
+    }
+    member = std::move(*opened);
+  }
   transfer_line line("recv", printable(c.output.substr(c.output.find_last_of('/') + 1)), !c.json);
+  std::optional<std::string> manifest;  // why there is none; empty: it is written
   const int status = [&] {
     if (c.directory) return receive_directory(c, line);
     const auto found = c.hub ? find_in_hub(*c.hub, options_of(c, line, nullptr), c.link) : tp::result<void>();
     if (c.hub && found) c.ref.id = c.link.at->id;
     outcome done;
-    if (found) done = pull(c, line);
+    if (found) done = pull(c, line, member.get());
     else done.how = tp::failure(found.error());
     if (!done.how && done.how.error().code == errc::cancelled && interrupted_by == 0 && watch{&line, &c}.is_late()) {
       error late = done.how.error();
       late.code = errc::timed_out;
       done.how = tp::failure(late);
     }
-    return report(c, done, line);
+    done.seconds = line.seconds();
+    if (!done.file) return report(c, done, line, member.get());
+    // people and --b3sum do not wait for others; an object has what was served
+    manifest = write_manifest(c);
+    int said = c.json ? complete : report(c, done, line, member.get());
+    serve_others(c, *member);
+    if (c.json) said = report(c, done, line, member.get());
+    return said;
   }();
   if (status != complete) return status;
-  const std::string why = write_manifest(c);
-  if (why.empty()) return status;
-  say("recv", why);
+  if (!manifest) manifest = write_manifest(c);
+  if (manifest->empty()) return status;
+  say("recv", *manifest);
   return interrupted_by != 0 ? interrupted_status() : unwritable;
 }

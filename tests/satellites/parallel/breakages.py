@@ -99,4 +99,8 @@ BREAKAGES = [
     ("satellites/parallel/swarm/detail/member_state.hpp", "if (!complete) return withdraw();", "", "satellites/proofs/with_parallel/swarm", "*one_version_after_another*"),
     ("satellites/parallel/checked_transfer.hpp", "if (*event == recipient_event::busy) {\n      plan_.refused(l.source);", "if (*event == recipient_event::busy) {", "satellites/proofs/with_parallel/swarm", "*give_nothing*"),
     ("satellites/parallel/checked_transfer.hpp", "else if (!somebody_settles()) fail({errc::connection_lost});", "", "satellites/proofs/with_parallel/swarm", "*owner_is_lost*"),
+    ("satellites/parallel/swarm/detail/member_state.hpp", "if constexpr (requires { of.landed(); }) return of.landed();\n    else if", "if", "satellites/proofs/with_parallel/files_in_swarm", "*what_has_landed*"),
+    ("satellites/parallel/swarm/detail/member_state.hpp", "schema_.fingerprint = of.fingerprint;", "", "satellites/proofs/with_parallel/files_in_swarm", "*what_has_landed*"),
+    ("satellites/parallel/swarm/swarm_member.hpp", "pull.fail({errc::connection_lost});", "(void)0;", "satellites/proofs/with_parallel/files_in_swarm", "*do_not_wait*"),
+    ("satellites/parallel/swarm/detail/member_state.hpp", "    sent_before_ += sent_now();\n", "", "satellites/proofs/with_parallel/files_in_swarm", "*do_not_wait*"),
 ]

@@ -214,7 +214,7 @@ def names():
 # Cases.
 
 def help_is_complete():
-    for tool, options in {"send": "listen stdio http metrics status-file allow-origin replica-of swarm put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle include exclude follow-links sign federation round expires proofs json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file include exclude key least-round federation b3sum json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
+    for tool, options in {"send": "listen stdio http metrics status-file allow-origin replica-of swarm put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle include exclude follow-links sign federation round expires proofs json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file include exclude key least-round federation serve-on serve-for b3sum json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
         for word in ("--help", "-h"):
             out, err = run(tool, word)
             assert err == "" and out.startswith("usage: " + tool) and "Example:" in out and "Status:" in out
@@ -591,6 +591,141 @@ def members_of_a_swarm_are_told_of_each_other():
     assert shlex.split(err.splitlines()[-1]) == ["send", "model.safetensors", "--listen", address, "--ref", ref, "--swarm"], err
     for words, why in ((("--listen", "udp://127.0.0.1:0"), "--swarm is for"), (("--listen", "127.0.0.1:0", "--replica-of", "127.0.0.1:1", "--ref", NO_REF), "--replica-of"), (("--put", "http://h/m"), "--put")):
         assert why in run("send", "model.safetensors", "--swarm", *words, status=2)[1], words
+
+
+class Member:
+    """A recv that serves what it has proved, as a process. `done()`: its outcome, once it has ended."""
+
+    def __init__(self, address, output, *words, serve_on=0):
+        self.output = output
+        self.process = processes.Program(command("recv", address, "model.safetensors.signed", "--key", "keys", "-o", output, "--serve-on", serve_on, "--json", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def done(self, status=0):
+        out, err = self.process.communicate(timeout=120)
+        assert self.process.returncode == status and err == "", (self.process.returncode, out, err)
+        return json.loads(out)
+
+    def arrived(self, model):
+        done = self.done()
+        assert (done["outcome"], done["confirmed"], done["wrong_senders"], done["received_bytes"] + done["resumed_bytes"] >= len(model)) == ("completed", True, [], True), done
+        assert Path(self.output).read_bytes() == model and not any(name.endswith(self.output + ".part") for name in names()), done
+        return done
+
+
+def signed_model(size=6 * MIB):
+    """model.safetensors, which `ours.pem` is to sign."""
+    model = safetensors([("w", "U8", [size], noise(size))])
+    write("model.safetensors", model), write("keys", key_pair("ours"))
+    return model, ("model.safetensors", "--sign", "ours.pem", "--federation", "hospitals")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return held.getsockname()[1]
+
+
+def members_of_a_swarm_give_each_other_what_they_have_proved():
+    """Beside one that only pulls; without a swarm; over Unix sockets."""
+    model, words = signed_model()
+    with Sender(*words, "--swarm", "--recipients", 4) as sender:
+        path = SlowPath(sender.port, 2 * MIB)
+        path.hold_at(1)
+        three = [Member(path.address, name) for name in ("one", "two", "three")]
+        assert processes.eventually(lambda: all(os.path.exists(f".{m.output}.part") for m in three))
+        run("recv", sender.address, "model.safetensors.signed", "--key", "keys", "-o", "alone")
+        path.go_on()
+        done = [m.arrived(model) for m in three]
+        assert all(d["members"] == 2 for d in done) and sum(d["served_bytes"] for d in done) > len(model) // 2, done
+        assert path.forwarded < 2.5 * len(model), "three of a star take three images"
+        assert Path("alone").read_bytes() == model and sender.end()[-1]["completed"] == 4
+    with Sender(*words) as sender:  # one that tells nobody
+        done = Member(sender.address, "four").arrived(model)
+        assert (done["members"], done["served_bytes"]) == (0, 0), done
+    with Sender(*words, "--swarm", "--listen", "unix:here") as sender:
+        assert Member("unix:here", "five", serve_on="unix:there").arrived(model)["members"] == 0
+        assert not os.path.exists("there")
+        pair = [Member("unix:here", name, "--chunk", "64K", serve_on="unix:" + name + ".socket") for name in ("six", "seven")]
+        for m in pair:
+            m.arrived(model)
+        out, err = run("recv", "unix:here", "model.safetensors.signed", "--key", "keys", "-o", "eight", "--serve-on", "unix:" + "x" * 60, "--retries", 0, status=1)
+        assert out == "" and "54 bytes" in err and not os.path.exists("eight"), err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        err = run("recv", "h:1", "model.safetensors.signed", "--key", "keys", "-o", "x", "--serve-on", "127.0.0.1:%d" % taken.getsockname()[1], status=1)[1]
+        assert "nothing can be served on" in err and "Address already in use" in err, err
+    signed = ("model.safetensors.signed", "--key", "keys", "-o", "x")
+    for words, why in ((("h:1", NO_REF, "-o", "x"), "signed reference"), (("http://h/m", "-o", "x"), "signed reference"), (("h:1", *signed, "--also", "h:2"), "--also"), (("h:1", *signed, "--connections", 2), "--connections"),
+                       (("udp://h:1", *signed), "TCP and unix:"), (("unix:h", *signed), "same kind"), (("h:1", *signed, "--serve-for", "-1"), "--serve-for"), (("h:1", *signed, "--serve-for", "x"), "--serve-for"),
+                       (("h:1", *signed[:-1], "x/"), "directory")):  # fmt: skip
+        assert why in run("recv", *words, "--serve-on", 0, status=2)[1], words
+    for address in ("", "x", "70000", "1:2:3", "unix:x", "udp://h:1"):
+        assert "--serve-on" in run("recv", "h:1", *signed, "--serve-on=" + address, status=2)[1], address
+    assert "a path" in run("recv", "unix:h", *signed, "--serve-on", "unix:@x", status=2)[1].replace("unix:PATH", "a path")
+    assert "--serve-on" in run("recv", "h:1", *signed, "--serve-for", 1, status=2)[1]
+
+
+def members_of_a_swarm_leave_and_return():
+    """One is killed, one is interrupted, and both go on; one serves as long as others pull, and until Ctrl-C."""
+    model, words = signed_model()
+    with Sender(*words, "--swarm") as sender:
+        path = SlowPath(sender.port, 2 * MIB)
+        path.hold_at(2 * MIB)
+        stays, killed, stopped = (Member(path.address, name, "--chunk", "64K") for name in ("stays", "killed", "stopped"))
+        path.wait_for_hold()
+        assert processes.eventually(lambda: all(os.path.exists(f".{m.output}.part") for m in (stays, killed, stopped)))
+        killed.process.kill()
+        killed.process.communicate()
+        stopped.process.send_signal(signal.SIGINT)
+        done = stopped.done(status=130)
+        assert done["outcome"] == "interrupted" and done["members"] <= 2, done
+        path.go_on()
+        stays.arrived(model)
+        for m in (killed, stopped):
+            Member(sender.address, m.output, "--resume").arrived(model)
+            os.remove(m.output)
+        with socket.create_connection(("127.0.0.1", sender.port)) as other:
+            joined(other, sender.ref, "9")  # and pulls as long as it is connected
+            for name, more in (("people", ()), ("briefly", ("--serve-for", 0.1)), ("never", ("--serve-for", 0))):
+                recv = processes.Program(command("recv", sender.address, "model.safetensors.signed", "--key", "keys", "-o", name, "--serve-on", 0, "--b3sum", name + ".b3", *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                if name == "people":
+                    assert "serving others" in recv.stderr.readline()
+                    assert Path(name).read_bytes() == model and os.path.exists(name + ".b3") and recv.poll() is None
+                    recv.send_signal(signal.SIGINT)
+                out, err = recv.communicate(timeout=60)
+                assert recv.returncode == 0 and "proved, as signed for hospitals" in out and "gave 0 bytes to others" in err and Path(name).read_bytes() == model, (out, err)
+    # what people are told to type
+    with Sender(*words, "--swarm") as sender:
+        path = SlowPath(sender.port, 2 * MIB)
+        path.hold_at(2 * MIB)
+        recv = processes.Program(command("recv", path.address, "model.safetensors.signed", "--key", "keys", "-o", "copy", "--serve-on", "127.0.0.1:0", "--serve-for", 1.5), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        recv.send_signal(signal.SIGINT)
+        again = shlex.split(recv.communicate(timeout=60)[1].splitlines()[-1])
+        assert recv.returncode == 130 and again[-1] == "--resume" and " --serve-on 127.0.0.1:0 --serve-for 1.5" in " ".join(again), again
+        path.go_on()
+        run(*again)
+        assert Path("copy").read_bytes() == model
+
+
+def members_of_a_swarm_that_lie_are_named():
+    """By their addresses; and one whose file was changed after it had arrived gives nothing more."""
+    model, words = signed_model()
+    with Sender(*words, "--swarm") as sender, socket.create_connection(("127.0.0.1", sender.port)) as other:
+        port = free_port()
+        liar = LyingPath(port)
+        joined(other, sender.ref, liar.address)  # where the first one lies
+        first = Member(sender.address, "first", serve_on=port)
+        assert processes.eventually(lambda: os.path.exists("first"))
+        path = SlowPath(sender.port, MIB)  # so that more is taken from others
+        second = Member(path.address, "second", "--serve-for", 0)
+        done = second.done()
+        assert done["outcome"] == "completed" and done["wrong_senders"] == [liar.address] and done["members"] == 2 and Path("second").read_bytes() == model, done
+        with open("first", "r+b") as changed:
+            changed.seek(3 * MIB)
+            changed.write(bytes([model[3 * MIB] ^ 1]) * MIB)
+        done = Member(path.address, "third", "--serve-for", 0).done()
+        assert done["outcome"] == "completed" and done["wrong_senders"] == [] and Path("third").read_bytes() == model, done
+        first.process.send_signal(signal.SIGINT)
+        assert first.done()["served_bytes"] > 0
 
 
 def stepped(data, seed, every=3):
@@ -2304,14 +2439,14 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here", "hub_environment", "without_hubs", "key_pair", "refused", "b3sum", "joined"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here", "hub_environment", "without_hubs", "key_pair", "refused", "b3sum", "joined", "Member", "signed_model", "free_port"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 OF_SATELLITES = {
-    "parallel": (several_connections_and_several_senders, what_is_signed_arrives_over_several_connections, members_of_a_swarm_are_told_of_each_other, a_directory_from_several_senders),
+    "parallel": (several_connections_and_several_senders, what_is_signed_arrives_over_several_connections, members_of_a_swarm_are_told_of_each_other, members_of_a_swarm_give_each_other_what_they_have_proved, members_of_a_swarm_leave_and_return, members_of_a_swarm_that_lie_are_named, a_directory_from_several_senders),
     "shared_memory": (links_of_shared_memory,),
     "directories": (a_directory_arrives_as_one, a_directory_is_interrupted_and_resumed, a_directory_from_several_senders, a_directory_over_other_links, directories_that_cannot_be, a_file_of_a_directory_over_http, a_model_of_a_hub_arrives_as_one, a_model_of_a_hub_is_interrupted_and_resumed, hubs_that_lie),
     "differences": (what_has_changed_since_a_base, only_tensors_that_have_changed_since_a_base, bases_that_are_none),
-    "proofs": (a_signed_reference_is_verified_before_anything_is_pulled, senders_that_lie_are_named_and_what_lands_is_proved, what_is_signed_arrives_over_several_connections, a_manifest_is_one_for_b3sum),
+    "proofs": (a_signed_reference_is_verified_before_anything_is_pulled, senders_that_lie_are_named_and_what_lands_is_proved, what_is_signed_arrives_over_several_connections, members_of_a_swarm_give_each_other_what_they_have_proved, members_of_a_swarm_leave_and_return, members_of_a_swarm_that_lie_are_named, a_manifest_is_one_for_b3sum),
     "numpy_files": (files_arrive_as_they_are, S8_the_published_file_shrinks, inspect_shows_tensors, inspect_rejects_by_name),
     "http": (a_file_of_a_directory_over_http, a_model_of_a_hub_arrives_as_one, a_model_of_a_hub_is_interrupted_and_resumed, hubs_that_lie, the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,
              a_file_that_changes_while_it_is_put_is_not_stored, links_that_are_none_are_refused, recipients_over_http_count_without_names,

@@ -100,6 +100,12 @@ class proved : public detail::passed_on<Consumer> {
     any_order_ = true;
     proved_ = hashed_ = right;
   }
+  /// Where they are, for one that passes on what is proved.
+  source_view landed() const noexcept
+    requires checks_groups
+  {
+    return landed_in(to_);
+  }
   /// Whether whole groups are proved where they have landed. Errors: digest_mismatch; io: they cannot be read.
   result<void> check(std::uint64_t offset, std::uint64_t length) noexcept
     requires checks_groups

@@ -32,7 +32,8 @@ struct swarm_options {
 /// in a group (at most 16) about one image in all. Each part is from one source alone and proved by the root, so that
 /// one that lies is named (wrong()), and the parts of one that leaves, is silent or slow are others'. The owner alone
 /// is confirmed to, and alone knows that this recipient has everything: its transaction settles as in any other pull.
-/// If it is lost, members go on among themselves as far as they have the image, and the receipt is unconfirmed.
+/// If it is lost, members go on among themselves as far as they have the image, and the receipt is unconfirmed. If they
+/// lack some of it, the pull fails (connection_lost) once the owner is given up and nothing has arrived for 10 seconds.
 ///
 /// Anybody who has the reference may pull from a member, unless its `host.authorise` decides. Bytes between members are
 /// not encrypted over tcp. Movable. Memory: 0.2 MiB on the stack of the pull, 64 KiB, and what a host takes for each
@@ -75,6 +76,8 @@ class swarm_member {
   std::uint64_t bytes_sent() noexcept { return s_->bytes_sent(); }
   /// Members that it knows now.
   std::size_t members() const noexcept { return s_->members(); }
+  /// The most others that the owner has listed at a time.
+  std::size_t most_members() const noexcept { return s_->most_members(); }
 
   /// For a transport: an address that pulls by itself.
   template <class Parts, consumer Consumer>
@@ -94,8 +97,16 @@ class swarm_member {
     const callback<const address_attempt&> tell;
     detail::parallel_wire<Parts, transport, std::string_view, transfer_type, pull_options> lines(
         s.addresses().first(1), 1, s.connect_time(), tell, options, pull.transfer());
+    detail::stopwatch<typename Parts::platform> lonely;
+    std::uint64_t landed = 0;
     const auto besides = [&](const auto&) noexcept {
-      if (!pull.ended()) s.step(&lines);  // a consumer that was abandoned may have no memory any more
+      if (pull.ended()) return;  // a consumer that was abandoned may have no memory any more
+      s.step(&lines);
+      // members that cannot reach the owner, either, wait for each other
+      const std::uint64_t before = std::exchange(landed, pull.transfer().landed_bytes());
+      if (!lines.is_over(0) || landed != before) lonely.restart();
+      else if (lonely.left(std::min<std::chrono::milliseconds>(options.per_request_timeout, patience)).count() == 0)
+        pull.fail({errc::connection_lost});
     };
     const auto once = [&]() noexcept {
       lines.begin_anew();
@@ -109,14 +120,17 @@ class swarm_member {
   }
 
   /// After a pull that has completed: serves others from the consumer's memory, which must not change meanwhile, on
-  /// this thread, until no member that the owner lists pulls any more, for `time` at most, or until `stop` is
-  /// requested, which is noticed within 0.1 s. True: nobody needs it any more.
+  /// this thread, until no member that the owner lists pulls any more (if it is gone: until nobody has taken anything
+  /// for a second), for `time` at most, or until `stop` is requested, which is noticed within 0.1 s. True: nobody needs
+  /// it any more. If the memory cannot be read any more, as that of a safetensors_file after finish(), nobody is
+  /// served.
   bool serve(std::chrono::milliseconds time, const stop_token& stop = {}) noexcept { return s_->serve(time, stop); }
 
   /// From now on nobody is served from a consumer's memory, which may go away. A pull begins with it.
   void stop_serving() const noexcept { s_->end(false); }
 
  private:
+  static constexpr std::chrono::milliseconds patience{10'000};
   explicit swarm_member(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
   std::unique_ptr<state> s_;
 };

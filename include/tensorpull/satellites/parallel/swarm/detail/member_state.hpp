@@ -67,7 +67,8 @@ struct member_plan {
  private:
   template <class C>
   static source_view landed_in(const C& of) noexcept {
-    if constexpr (requires { of.arrived(); }) return of.arrived();
+    if constexpr (requires { of.landed(); }) return of.landed();
+    else if constexpr (requires { of.arrived(); }) return of.arrived();
     else return of.read_back();
   }
 };
@@ -119,6 +120,7 @@ class member_state {
     for (std::uint8_t s = 1; s < part_homes::seats; ++s) n += homes.number_of(s) != 0;
     return n;
   }
+  std::size_t most_members() const noexcept { return most_members_; }
   std::uint64_t bytes_sent() noexcept { return sent_before_ + sent_now(); }
 
   /// A pull of this reference begins; whatever was served before is not any more.
@@ -143,11 +145,15 @@ class member_state {
     if (image.schema->image_bytes != of.image_bytes || image.schema->header_bytes != of.data_start) return;
     model_.version = of.version;
     model_.fingerprint = of.fingerprint;
+    schema_ = *image.schema;
+    schema_.fingerprint = of.fingerprint;  // that of a file's view is none
     machine().arrives(model_.id, &homes.own(), has_header ? 0 : of.data_start);
     publish_options as;
     as.id = model_.id;
     as.version = of.version;
-    if (const auto ok = connections_.published().add_image(image, expecting_nobody(as))) published_ = true;
+    if (const auto ok = connections_.published().add_image({&schema_, image.base, image.where, image.reader},
+                                                           expecting_nobody(as)))
+      published_ = true;
   }
   /// A source has lied. Its seat is nobody else's in this pull, so that its bit names it alone.
   void lies(std::uint8_t source) noexcept {
@@ -205,8 +211,9 @@ class member_state {
     return published_ && now ? now->bytes_sent : 0;
   }
   void withdraw() noexcept {
-    if (!std::exchange(published_, false)) return;
+    if (!published_) return;
     sent_before_ += sent_now();
+    published_ = false;
     (void)connections_.published().withdraw({model_.id, model_.version, 0});
     machine().arrives({}, nullptr, 0);
   }
@@ -241,6 +248,7 @@ class member_state {
     has_list_ = true;
     if (list->number == list_.number) return;
     list_ = *list;
+    most_members_ = std::max(most_members_, list_.members().size());
     fresh_ = true;
   }
 
@@ -285,7 +293,12 @@ class member_state {
       if (homes.number_of(s) == number) return s;
     return 0;
   }
-  bool is_needed() const noexcept {
+  /// Whether a member still pulls. Without the owner's word: whether somebody has taken something since the last time.
+  bool is_needed() noexcept {
+    if (to_door_ == nullptr) {
+      const std::uint64_t sent = sent_now();
+      return std::exchange(seen_sent_, sent) != sent;
+    }
     for (const swarm::member_entry& m : list_.members())
       if (m.state == swarm::member_state::pulls) return true;
     return false;
@@ -331,13 +344,14 @@ class member_state {
   std::chrono::milliseconds connect_;
   std::array<swarm::address_text, part_homes::seats> texts_{};
   std::array<std::string_view, part_homes::seats> addresses_{};
-  std::size_t used_ = 1;
+  std::size_t used_ = 1, most_members_ = 0;
   std::array<told, 64> told_{};  // those beyond are not told, and pull from others
   reference model_{};
+  image_schema schema_{};
   swarm::list list_{};
   swarm::parts told_parts_{};
   clock::time_point polled_{}, told_at_{}, called_{};
-  std::uint64_t sent_before_ = 0;
+  std::uint64_t sent_before_ = 0, seen_sent_ = 0;
   std::uint32_t spoilt_ = 0;  // seats, a bit each
   connection_type* to_door_ = nullptr;
   std::uint16_t port_ = 0;
