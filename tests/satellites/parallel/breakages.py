@@ -88,7 +88,7 @@ BREAKAGES = [
     ("satellites/parallel/swarm/detail/part_homes.hpp", "m.has[i] |= of.proved[i];", "m.has[i] = of.proved[i];", "satellites/parallel/part_homes", "*takes_back*"),
     ("satellites/parallel/swarm/detail/part_homes.hpp", "turn = std::max(turn, heard(*m)) + patience;", "turn = heard(*m) + patience;", "satellites/parallel/part_homes", "*one_after_the_other*"),
     ("satellites/parallel/swarm/detail/member_state.hpp", "t.to->has_asked() && ", "", "satellites/proofs/with_parallel/swarm_attacks", "*learns_no_reference*"),
-    ("satellites/parallel/swarm/swarm_member.hpp", "if (!pull.ended()) s.step", "s.step", "satellites/proofs/with_parallel/swarm_attacks", "*abandoned*"),
+    ("satellites/parallel/swarm/swarm_member.hpp", "if (pull.ended()) return;", "", "satellites/proofs/with_parallel/swarm_attacks", "*abandoned*"),
     ("satellites/parallel/swarm/detail/member_state.hpp", " || !is_place(m.address.view())", "", "satellites/proofs/with_parallel/swarm_attacks", "*A_list_of_names*"),
     ("satellites/parallel/swarm/detail/arriving_owner.hpp", "return !is_missing(r) && Owner::renew(r);", "return Owner::renew(r);", "satellites/proofs/with_parallel/swarm_attacks", "*before_it_is_proved*"),
     ("satellites/parallel/swarm/detail/arriving_owner.hpp", "says && out.kind == frame_kind::chunk && is_missing(out)", "m.kind == frame_kind::pull && m.ref == id_", "satellites/proofs/with_parallel/swarm_attacks", "*may_not_have*"),
