@@ -153,8 +153,14 @@ struct consumer_requirements {
 /// 16. optionally `c.finish(receipt, holds)`, if others can change what has landed: as 7, of a transfer that has no
 ///     digest. `holds(image)`, a basic_callback<bool, const source_view&>, reads all bytes again, from an image without
 ///     a header, and returns whether they are right.
-/// Offsets count as in `description`. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does
-/// so, while the header arrives.
+/// 17. optionally `static constexpr bool wants_some = true` beside 15, if it may not want all groups, and up to
+///     C::most_lines connections may bring them. After in_any_order() `c.wants(offset, length)` returns whether it
+///     wants one of these groups; others never arrive, and those with the header arrive again if it does.
+///     `c.brought_by(connection)` is called before each commit(). The bytes of a group arrive in order over one
+///     connection, from the beginning if another one takes it over; commit() fails as in 15 where a wrong group ends,
+///     and nothing calls check(). chunk() counts groups that are not wanted, too.
+/// Offsets count as in `description`. Nothing throws. prepare, commit and chunk allocate nothing; only new_model and
+/// one that wants some groups do so, while the header arrives.
 template <class C>
 concept consumer = detail::consumer_requirements<C>::met_11;
 

@@ -24,6 +24,8 @@ namespace tensorpull {
 /// alone: if it is wrong, that source is named by wrong(), its lines end, and others bring the part. So nothing else is
 /// fetched twice than a part of each source that lies, is lost or is slow. The pull completes if one source is honest
 /// and can be reached. Borrows the consumer.
+/// Of a consumer that wants some parts alone (consumer, 17) the others are never asked for, nor are parts with the
+/// header kept; it is confirmed to the owner as without a digest, since nobody here has the whole.
 /// `Plan`: which source gives what, as every_source has it. Size: 20 KiB for eight lines.
 template <consumer Consumer, chunking_strategy Chunking, class Limits = default_limits, class Plan = every_source>
 class checked_transfer {
@@ -34,6 +36,13 @@ class checked_transfer {
   static_assert(
       requires { requires Consumer::checks_groups; },
       "tensorpull: the parts of this pull are checked by a consumer that checks groups (consumer, 15)");
+  static constexpr bool wants_some = requires { requires Consumer::wants_some; };
+  static_assert(
+      [] {
+        if constexpr (wants_some) return !Plan::goes_on && Plan::most_lines <= Consumer::most_lines;
+        else return true;
+      }(),
+      "tensorpull: each part of which some are wanted is from one line alone (short_parts)");
 
  public:
   using consumer_type = Consumer;  ///< where the bytes go
@@ -129,7 +138,7 @@ class checked_transfer {
   bool take_over(std::uint8_t number) noexcept {
     const std::uint8_t from = lines_[number].source;
     const auto of = parts_.free_slowest(
-        number, [&](const part_type& p) { return plan_.gives(from, parts_.index_of(p), true); });
+        number, !wants_some, [&](const part_type& p) { return plan_.gives(from, parts_.index_of(p), true); });
     if (!of) return false;
     if (of->line != nobody) lines_[of->line].is_late = true;
     const sources_type bit = bit_of(of->source);
@@ -317,6 +326,7 @@ class checked_transfer {
     if constexpr (requires { to_.read_back(); })
       if (right > 0 && !header_.take_all(to_.read_back(), d.data_start)) return accuse(source);
     parts_.begin(d.image_bytes, to_.group_bytes(), right);
+    wanted_ = parts_.size();
     first_ = n;
     ++answers_;
     share();
@@ -333,11 +343,16 @@ class checked_transfer {
     std::size_t i = 0;
     while (i < parts_.size() && parts_[i].right) ++i;
     if (i < parts_.parts_with(said_.data_start)) return;
-    told_ = i;
     const std::uint64_t first = std::uint64_t{parts_.parts_with(said_.data_start)} << parts_.shift();
     plan_.begun(to_, said_, parts_.shift(), std::min(first, said_.image_bytes),
                 [this](std::size_t part) { return parts_[part].right; });
     to_.in_any_order(i == parts_.size() ? said_.image_bytes : parts_.begin_of(i));
+    if constexpr (wants_some) {
+      wanted_ = parts_.want([this](std::uint64_t at, std::uint64_t length) { return to_.wants(at, length); });
+      for (i = 0; i < parts_.size() && parts_[i].right;) ++i;
+      ++stage_;  // those with the header may arrive again, and that is progress
+    }
+    told_ = i;
     sharing_ = true;
     first_ = nobody;
     for (state& l : lines_)  // those that were refused among them
@@ -356,8 +371,7 @@ class checked_transfer {
     for (std::uint8_t i = 0; i < most_lines; ++i) lines += usable(i);
     const std::size_t end = sharing_ ? parts_.size() : parts_.parts_with(said_.data_start);
     part_type* const p = parts_.next_for(
-        n, l.source, end, plan_.most_claimed(parts_.size(), lines),
-        [this](std::uint8_t source) { return returns(source); },
+        n, l.source, end, plan_.most_claimed(wanted_, lines), [this](std::uint8_t source) { return returns(source); },
         [&](const part_type& part) { return !sharing_ || plan_.gives(l.source, parts_.index_of(part), part.free); });
     if (p == nullptr) return false;
     const std::size_t i = parts_.index_of(*p);
@@ -438,7 +452,11 @@ class checked_transfer {
       return;
     }
     if (!sharing_ && !header_.take(l.at, bytes, said_.data_start)) return accuse(l.source);
-    if (const auto ok = to_.commit(l.at, bytes); !ok) return sharing_ ? fail(ok.error()) : refuse(l.source, ok.error());
+    if constexpr (wants_some) to_.brought_by(n);
+    if (const auto ok = to_.commit(l.at, bytes); !ok) {
+      if (!sharing_) return refuse(l.source, ok.error());
+      return wants_some && ok.error() == errc::digest_mismatch && !to_.refused() ? accuse(l.source) : fail(ok.error());
+    }
     l.at += bytes.size();
     p->landed += bytes.size();
     came_ += bytes.size();
@@ -450,8 +468,8 @@ class checked_transfer {
   }
   void complete(std::uint8_t n, part_type& p) noexcept {
     const std::size_t i = parts_.index_of(p);
-    if (sharing_)
-      if (const auto ok = to_.check(parts_.begin_of(i), parts_.length_of(i)); !ok)
+    if constexpr (!wants_some)
+      if (const auto ok = sharing_ ? to_.check(parts_.begin_of(i), parts_.length_of(i)) : result<void>(); !ok)
         return ok.error() == errc::digest_mismatch ? accuse(lines_[n].source) : fail(ok.error());
     p.right = true;
     ++lines_[n].brought;
@@ -483,7 +501,7 @@ class checked_transfer {
     machine_type& m = lines_[n].machine;
     first_ = n;
     m.unanswered(true, [](const auto&) {});
-    m.confirm(said_.version, true);
+    m.confirm(wants_some ? 0 : said_.version, !wants_some);
   }
   receipt made_receipt() const noexcept {
     receipt r;
@@ -507,7 +525,7 @@ class checked_transfer {
   description said_{};  // by the source of the beginning
   optional<error> error_;
   std::uint64_t chunks_ = 0, came_ = 0;
-  std::size_t told_ = 0;  // parts that the consumer was told of
+  std::size_t told_ = 0, wanted_ = 0;  // parts that the consumer was told of; that it wants
   std::uint32_t answers_ = 0, reason_ = 0;
   errc unconfirmed_because_{};
   sources_type wrong_ = 0, relieved_ = 0;

@@ -39,4 +39,13 @@ struct every_source {
   static constexpr ignore_messages handler_of(std::uint8_t) noexcept { return {}; }
 };
 
+/// The same for a consumer that wants some parts alone: they are short, so that few other bytes are fetched.
+struct short_parts : every_source {
+  static constexpr std::size_t most_parts = 512;
+  static constexpr std::size_t most_claimed(std::size_t parts, std::size_t lines) noexcept {
+    return std::min<std::size_t>(every_source::most_claimed(parts, lines), 8);
+  }
+  static constexpr bool goes_on = false;
+};
+
 }  // namespace tensorpull

@@ -28,6 +28,8 @@ template <class Transport, class Address = std::string_view>
 class parallel_addresses {
  public:
   static constexpr std::size_t most = 8;  ///< connections, and addresses that are used
+  /// For pull_proved: parts of an image may be left out.
+  static constexpr bool gives_some = true;
 
   /// `connections`: in all, at most `most`; 0: one to each address. `each`: the time for one address to connect.
   /// `tell`: called with each attempt, on the thread that pulls.
@@ -49,15 +51,20 @@ class parallel_addresses {
     if (addresses_.empty()) return failure(errc::bad_address);
     using chunking_type = typename Parts::chunking;
     using limits_type = typename Parts::limits;
-    if constexpr (requires { requires Consumer::checks_groups; })
-      if (to.group_bytes() != 0)
-        return pull_by<Parts, checked_transfer<Consumer, chunking_type, limits_type>>(ref, to, options, chunking);
-    if constexpr (requires { requires Consumer::any_order; })
-      return pull_by<Parts, parallel_transfer<Consumer, chunking_type, typename Parts::integrity, limits_type>>(
-          ref, to, options, chunking);
-    else {
-      const several_addresses<Transport, Address> one(addresses_, each_, tell_);
-      return Transport::template pull<Parts>(one, ref, to, options, chunking);
+    if constexpr (requires { requires Consumer::wants_some; }) {
+      using transfer_type = checked_transfer<Consumer, chunking_type, limits_type, short_parts>;
+      return pull_by<Parts, transfer_type>(ref, to, options, chunking);
+    } else {
+      if constexpr (requires { requires Consumer::checks_groups; })
+        if (to.group_bytes() != 0)
+          return pull_by<Parts, checked_transfer<Consumer, chunking_type, limits_type>>(ref, to, options, chunking);
+      if constexpr (requires { requires Consumer::any_order; }) {
+        return pull_by<Parts, parallel_transfer<Consumer, chunking_type, typename Parts::integrity, limits_type>>(
+            ref, to, options, chunking);
+      } else {
+        const several_addresses<Transport, Address> one(addresses_, each_, tell_);
+        return Transport::template pull<Parts>(one, ref, to, options, chunking);
+      }
     }
   }
 

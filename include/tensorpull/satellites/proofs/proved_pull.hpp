@@ -7,6 +7,7 @@
 #include <tensorpull/pull/running_pull.hpp>
 #include <tensorpull/satellites/proofs/proved.hpp>
 #include <tensorpull/satellites/proofs/proved_reference.hpp>
+#include <tensorpull/satellites/proofs/proved_tensors.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 
 #include <algorithm>
@@ -29,13 +30,17 @@ struct proof_options {
   /// 64th of the image, and of 64 KiB at least. A group of wrong bytes is the most that lands, and from several owners
   /// at once a part for each connection.
   std::uint64_t most_bytes = 2048;
+  /// If tensors are pulled by name: a longer header of the image is refused (too_large).
+  std::uint64_t most_header_bytes = new_model_limits{}.max_header_bytes;
   std::uint64_t* wrong = nullptr;  ///< also set to proved_receipt::wrong, whether the pull completes or not; none: not
 };
 
 /// A pull's end, and which owners were not believed.
 struct proved_receipt {
-  /// of the pull that completed it; `bytes` are those of the image. From several owners at once its digest is 0: none
-  /// is computed, and the root stands for the bytes. That its version is their digest, nobody has proved.
+  /// of the pull that completed it; `bytes` are those of the image, or of the tensors that were named, of which it has
+  /// the fingerprint. From several owners at once its digest is 0: none is computed, and the root stands for the bytes.
+  /// That its version is their digest, nobody has proved. `completed` is this side's word: an owner that has confirmed
+  /// a pull of named tensors counts it as completed_unverified, since it hears of no digest.
   receipt last{};
   std::uint64_t source = 0;  ///< the index of the owner that it was from
   /// the indices of owners whose bytes were not those of the root, one bit each, those from the 64th on in the last one
@@ -59,7 +64,12 @@ auto& source_of(Where& w) noexcept {
 }  // namespace detail
 
 namespace detail {
-/// Whether such a pull can be proved. Errors: not_verifiable; schema_mismatch.
+/// Whether tensors by name can be proved from these owners: parts of the image are left out, and land in any order.
+template <class All, class Consumer>
+inline constexpr bool proves_tensors = requires {
+  requires All::gives_some && Consumer::any_order && !Consumer::irrevocable;
+};
+/// Whether such a pull of all can be proved. Errors: not_verifiable; schema_mismatch.
 template <consumer Consumer>
 result<void> is_provable(const proved_reference& of, const Consumer& to, const pull_options& options) noexcept {
   if (options.by_name()) return failure(errc::not_verifiable);
@@ -123,7 +133,8 @@ result<proof> download_proof(Where&& where, const proved_reference& of, const pr
 /// compares. `from`: what Net::pull takes, such as addresses, or pointers to such. To an owner it is one recipient.
 ///
 /// Errors: the first owner's, if none could do it, and `options.cursor` still counts what is proved;
-/// not_verifiable: some tensors are asked for by name; schema_mismatch: the reference states another schema than the
+/// not_verifiable: some tensors are asked for by name (for that, give even one address as parallel_addresses, below);
+/// schema_mismatch: the reference states another schema than the
 /// consumer takes; cancelled, io, disk_full, out_of_memory, invalid_argument: at once. Memory: the values
 /// (proof_options), 2 KiB, and a slice of 4 KiB if an owner is replaced. Cost: a pass of BLAKE3; what has landed is
 /// hashed again if an owner is replaced.
@@ -222,6 +233,10 @@ result<proof> proof_from_any(std::span<Where, Sources> from, const proved_refere
 /// as it can. A part of the image, at most a 32nd, is from one owner alone, so one that lies is named as soon as its
 /// part is there, and the others bring that; what is right stays. A silent owner costs two seconds if it is asked for
 /// the tree first, and then a second. A consumer that takes bytes in order alone has them from one after the other.
+///
+/// Over parallel_addresses, also of one address, tensors by name are proved by the same root, if the consumer takes
+/// bytes in any order: of the image the parts with the header are fetched, and then those with a byte of these tensors,
+/// at most 512 in all. See proved_tensors for errors and memory. Slices are not_verifiable, and nothing resumes.
 template <class Net, detail::owners_at_once All, consumer Consumer>
 result<proved_receipt> pull_proved(const All& from, const proved_reference& of, Consumer& to,
                                    const proof_options& how = {}, const pull_options& options = {}) noexcept {
@@ -229,7 +244,9 @@ result<proved_receipt> pull_proved(const All& from, const proved_reference& of, 
   if constexpr (!requires { requires Consumer::any_order; }) {
     return pull_proved<Net>(from.addresses(), of, to, how, options);
   } else {
-    if (const auto ok = detail::is_provable(of, to, options); !ok) return failure(ok.error());
+    const bool by_name = detail::proves_tensors<All, Consumer> && options.by_name() && options.slices.empty();
+    if (!by_name)
+      if (const auto ok = detail::is_provable(of, to, options); !ok) return failure(ok.error());
     if (from.addresses().empty()) return failure(errc::invalid_argument);
     proved_receipt out;
     const auto tell = [&]() noexcept {
@@ -243,14 +260,31 @@ result<proved_receipt> pull_proved(const All& from, const proved_reference& of, 
     all.unverified = true;
     proof_options finer = how;
     if constexpr (requires { All::proof_bytes; }) finer.most_bytes = std::max(finer.most_bytes, All::proof_bytes);
+    if (by_name) finer.most_bytes = std::max<std::uint64_t>(finer.most_bytes, 512 * sizeof(blake3_value));
     const auto by = detail::proof_from_any<Net>(from.addresses(), of, finer, all, out.wrong);
     tell();
     if (!by) return failure(by.error());
+    const auto pull_into = [&](auto& landing) noexcept {
+      const auto done = Net::pull(from, of.model, landing, all);
+      out.wrong |= from.wrong();
+      tell();
+      return done;
+    };
+    if constexpr (detail::proves_tensors<All, Consumer>)
+      if (by_name) {
+        proved_tensors some(to, *by, options.part ? std::span<const std::string_view>() : options.tensors,
+                            {.max_header_bytes = how.most_header_bytes});
+        *std::exchange(all.cursor, nullptr) = {};
+        all.tensors = {};
+        all.part = false;
+        const auto done = pull_into(some);
+        if (!done) return failure(done.error());
+        out.last = some.receipt_of(*done);
+        return out;
+      }
     detail::move_cursor(*all.cursor, *by, of, to, all.cursor->offset);
     proved checked(to, *by, all.cursor->offset);
-    const auto done = Net::pull(from, of.model, checked, all);
-    out.wrong |= from.wrong();
-    tell();
+    const auto done = pull_into(checked);
     if (!done) {
       // more may be right than the first missing byte shows
       detail::move_cursor(*all.cursor, *by, of, to, std::max(all.cursor->offset, checked.proved_bytes()));

@@ -43,6 +43,18 @@ class claimed_parts {
       p.asked = p.landed = std::min(there, length_of(i));
     }
   }
+  /// Of parts that are not wanted nothing is missing, of the others all. Returns how many are. `wants(at, length)`.
+  template <class Wants>
+  std::size_t want(Wants wants) noexcept {
+    std::size_t wanted = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      part& p = parts_[i];
+      p = {.right = !wants(begin_of(i), length_of(i))};
+      if (p.right) p.asked = p.landed = length_of(i);
+      else ++wanted;
+    }
+    return wanted;
+  }
   std::size_t size() const noexcept { return count_; }
   /// Their length, as a shift.
   std::uint8_t shift() const noexcept { return shift_; }
@@ -119,9 +131,10 @@ class claimed_parts {
     std::uint8_t line = nobody, source = nobody;
   };
   /// Any source may begin the parts anew that the slowest of the other lines has claimed or left. Nothing: there are
-  /// none. `gives(part)`: whether the source of this number may be asked for it.
+  /// none. `goes_on`: their sources may go on with what they have begun. `gives(part)`: whether the source of this
+  /// number may be asked for it.
   template <class Gives>
-  optional<holder> free_slowest(std::uint8_t line, Gives gives) noexcept {
+  optional<holder> free_slowest(std::uint8_t line, bool goes_on, Gives gives) noexcept {
     const part* slowest = nullptr;
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -136,8 +149,9 @@ class claimed_parts {
     for (std::size_t i = 0; i < count_; ++i) {
       part& p = parts_[i];
       if (p.right || p.line != of.line || p.source != of.source) continue;
-      abandon(p);
-      p.free = true;
+      if (goes_on) abandon(p);
+      else empty(p);
+      p.free = goes_on;
     }
     return of;
   }
