@@ -2,19 +2,16 @@
 // others is known as soon as a part has landed.
 #pragma once
 
-#include <tensorpull/integrity/policies.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/satellites/parallel/detail/checked_lines.hpp>
 #include <tensorpull/satellites/parallel/detail/claimed_parts.hpp>
 #include <tensorpull/satellites/parallel/detail/header_length.hpp>
 #include <tensorpull/satellites/parallel/detail/line_role.hpp>
-#include <tensorpull/satellites/parallel/detail/line_state.hpp>
 #include <tensorpull/satellites/parallel/every_source.hpp>
 #include <tensorpull/satellites/parallel/parallel_recipient.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
 
-#include <array>
-#include <type_traits>
 #include <utility>
 
 namespace tensorpull {
@@ -28,11 +25,11 @@ namespace tensorpull {
 /// header kept; it is confirmed to the owner as without a digest, since nobody here has the whole.
 /// `Plan`: which source gives what, as every_source has it. Size: 20 KiB for eight lines.
 template <consumer Consumer, chunking_strategy Chunking, class Limits = default_limits, class Plan = every_source>
-class checked_transfer {
+class checked_transfer : private detail::checked_lines<parallel_recipient<Chunking, Limits>, Plan> {
   using machine_type = parallel_recipient<Chunking, Limits>;
+  using base = detail::checked_lines<machine_type, Plan>;
   using part_type = detail::claimed_part;
   using parts_type = detail::claimed_parts<Plan::most_parts>;
-  using sources_type = std::conditional_t<(Plan::most_lines > 8), std::uint32_t, std::uint8_t>;  // a bit each
   static_assert(
       requires { requires Consumer::checks_groups; },
       "tensorpull: the parts of this pull are checked by a consumer that checks groups (consumer, 15)");
@@ -43,11 +40,15 @@ class checked_transfer {
         else return true;
       }(),
       "tensorpull: each part of which some are wanted is from one line alone (short_parts)");
+  using base::begun_, base::describes_it, base::ended_, base::error_, base::finished_, base::first_, base::is_wrong,
+      base::lines_, base::machine, base::nobody, base::plan_, base::returns, base::said_, base::sharing_, base::usable;
+  using typename base::line_state, typename base::state;
 
  public:
   using consumer_type = Consumer;  ///< where the bytes go
-  /// The most lines.
-  static constexpr std::uint8_t most_lines = Plan::most_lines;
+  using base::most_lines, base::follow, base::handler_of, base::line_ended, base::line_pause, base::resume_line,
+      base::waits_for_first, base::first_line, base::awaits, base::idles, base::repeats, base::parts_of, base::wrong,
+      base::ended, base::pause, base::give_reason, base::farewell_of, base::farewell;
   /// As transfer::read_piece_bytes.
   static constexpr std::size_t read_piece_bytes = std::size_t{4} << 20;
 
@@ -64,14 +65,9 @@ class checked_transfer {
   /// How far it has got; without a digest, since the consumer can check what is there.
   resume_cursor cursor() const noexcept {
     resume_cursor c;
-    if (said_.ref) c = {said_.ref, said_.fingerprint, said_.version, first_missing(), 0};
+    if (said_.ref) c = {said_.ref, said_.fingerprint, said_.version, parts_.first_missing_byte(), 0};
     return c;
   }
-
-  /// By another plan than a new one. Call it before there are lines.
-  void follow(const Plan& plan) noexcept { plan_ = plan; }
-  /// Takes what a line's source tells.
-  auto handler_of(std::uint8_t number) const noexcept { return plan_.handler_of(lines_[number].source); }
 
   /// A line as an endpoint drives it: a model of transfer_role.
   using line = detail::line_role<checked_transfer>;
@@ -81,14 +77,7 @@ class checked_transfer {
   /// A line has a connection. `source`: which of the owners is at its other end, below 8. `first_id`: the endpoint's
   /// next_id().
   void up(std::uint8_t number, std::uint8_t source, std::uint32_t first_id) noexcept {
-    state& l = lines_[number];
-    l = {};
-    l.up = l.coming = true;  // it may return when it is lost
-    l.source = source;
-    l.machine = machine_type(request_, chunking_, first_id);
-    l.machine.take(chunk_order::given);
-    if (is_wrong(source)) l.why = error{errc::digest_mismatch};
-    else settle();
+    if (base::connected(number, source, machine_type(request_, chunking_, first_id))) settle();
   }
   /// Whether a line without a connection may have one soon.
   void coming(std::uint8_t number, bool may) noexcept {
@@ -100,94 +89,41 @@ class checked_transfer {
   void lost(std::uint8_t number) noexcept {
     if (lines_[number].up) leave(number, &line_state::up, false);
   }
-  /// Why a line can no longer be used although it is connected; nothing: it can.
-  optional<error> line_ended(std::uint8_t number) const noexcept { return lines_[number].why; }
-  /// How long its owner asks us to wait; 0: it does not.
-  std::chrono::milliseconds line_pause(std::uint8_t number) const noexcept { return lines_[number].pause; }
-  /// A line whose owner was busy asks again.
-  void resume_line(std::uint8_t number) noexcept {
-    lines_[number].pause = {};
-    lines_[number].machine.restart(0);
-  }
   /// Replaces the line that brings the beginning or confirms, which is silent, slow or lost. False: there is no other.
   bool replace_first() noexcept {
-    for (std::uint8_t i = 1; i <= most_lines && !ended_ && (!sharing_ || finished_); ++i) {
-      const auto n = static_cast<std::uint8_t>((first_ + i) % most_lines);
-      if (n == first_ || !usable(n) || lines_[n].machine.describing() || (finished_ && !settles(n))) continue;
-      if (first_ != nobody) parts_.leave(first_, Plan::goes_on);
-      begin_with(n);
-      return true;
-    }
-    return false;
-  }
-  /// Whether all others wait for the line that brings the beginning, or for its source to return.
-  bool waits_for_first() const noexcept { return begun_ && !sharing_ && !finished_ && !ended_; }
-  /// The line that brings the beginning or confirms; most_lines or more: there is none.
-  std::uint8_t first_line() const noexcept { return first_; }
-  /// Whether a line waits for an answer.
-  bool awaits(std::uint8_t number) const noexcept {
-    const state& l = lines_[number];
-    return l.up && (l.machine.describing() || l.machine.in_flight() > 0 || number == first_);
-  }
-  /// Whether a line could bring more than others leave to it.
-  bool idles(std::uint8_t number) const noexcept {
-    return sharing_ && usable(number) && lines_[number].machine.takes_chunks() &&
-           lines_[number].machine.in_flight() == 0;
+    const std::uint8_t n = ended_ || (sharing_ && !finished_) ? nobody : base::next_first();
+    if (n == nobody) return false;
+    if (first_ != nobody) parts_.leave(first_, Plan::goes_on);
+    begin_with(n);
+    return true;
   }
   /// A line that has nothing to do brings the parts of a slower one instead. False: there are none.
   bool take_over(std::uint8_t number) noexcept {
     const std::uint8_t from = lines_[number].source;
     const auto of = parts_.free_slowest(
         number, !wants_some, [&](const part_type& p) { return plan_.gives(from, parts_.index_of(p), true); });
-    if (!of) return false;
-    if (of->line != nobody) lines_[of->line].is_late = true;
-    const sources_type bit = bit_of(of->source);
-    repeats_ += (relieved_ & bit) != 0 && repeats_ < Plan::most_repeats;
-    relieved_ |= bit;
-    return true;
+    if (of) base::relieved(of->line, of->source);
+    return of.has_value();
   }
-  /// How often that was done to a source a second time: perhaps all are as slow.
-  unsigned repeats() const noexcept { return repeats_; }
-  /// How many parts it has brought.
-  std::uint32_t parts_of(std::uint8_t number) const noexcept { return lines_[number].brought; }
   /// Grows when bytes that had landed were wrong.
   std::uint8_t stage() const noexcept { return stage_; }
-  /// Sources whose words or bytes were not those of the image, one bit each.
-  sources_type wrong() const noexcept { return wrong_; }
-
-  bool ended() const noexcept { return ended_; }  ///< whether outcome() is final
   const pull_request& request() const noexcept { return request_; }  ///< with the consumer's schema
   std::uint64_t chunks() const noexcept { return chunks_; }  ///< that have landed whole
   std::uint32_t answers() const noexcept { return answers_; }  ///< that were progress
   /// Bytes that have landed and are not known to be wrong.
   std::uint64_t landed_bytes() const noexcept { return finished_ ? said_.image_bytes : parts_.landed(); }
   std::uint64_t total_bytes() const noexcept { return said_.image_bytes; }  ///< of the image; 0: not known yet
-  /// How long to wait if all owners are busy; 0: they are not.
-  std::chrono::milliseconds pause() const noexcept {
-    std::chrono::milliseconds least{};
-    for (std::uint8_t i = 0; i < most_lines; ++i) {
-      const state& l = lines_[i];
-      if (usable(i) || (l.coming && !l.up)) return {};
-      if (l.works() && (least.count() == 0 || l.pause < least)) least = l.pause;
-    }
-    return least;
-  }
   /// As transfer::measured().
   void measured(std::chrono::nanoseconds time) noexcept
     requires detail::adapts<Chunking>
   {
-    for (state& l : lines_)
-      if (l.up) l.machine.measured(came_, time);
+    base::measured(came_, time);
   }
   /// After all connections were lost: as transfer::restart.
   void restart() noexcept {
-    for (std::uint8_t i = 0; i < most_lines; ++i) {
-      parts_.leave(i, Plan::goes_on);
-      lines_[i].up = false;
-    }
-    first_ = nobody;
+    for (std::uint8_t i = 0; i < most_lines; ++i) parts_.leave(i, Plan::goes_on);
+    base::all_lost();
   }
-  void give_reason(std::uint32_t reason) noexcept { reason_ = reason; }  ///< for the farewell of one that gives up
   /// As transfer::fail().
   void fail(error why) noexcept {
     if (ended_) return;
@@ -205,68 +141,14 @@ class checked_transfer {
     if (error_) return failure(*error_);
     return made_receipt();
   }
-  /// The farewell to the owner of a connection after the transfer. The owner forgets this recipient if another got the
-  /// confirmation.
-  optional<frame> farewell_of(std::uint8_t number) const noexcept {
-    if (!ended_ || number >= most_lines) return {};
-    const state& l = lines_[number];
-    if (!l.up || l.machine.nonce() == 0) return {};
-    frame bye = l.machine.farewell();
-    if (is_wrong(l.source)) bye.status = status::digest_mismatch;
-    else if (finished_) {
-      if (first_ == nobody || l.machine.nonce() == lines_[first_].machine.nonce()) return {};
-      bye.status = status::looked;
-    } else {
-      bye.reason = reason_;
-      if (!sharing_) bye.status = declining(error_->code);
-    }
-    return bye;
-  }
-  optional<frame> farewell() const noexcept { return farewell_of(first_); }  ///< of the first_line()
 
  private:
   friend line;
-  static constexpr std::uint8_t nobody = parts_type::nobody;
-  using line_state = detail::line_state<machine_type, unverified>;
-  struct state : line_state {
-    std::uint32_t brought = 0;
-    bool is_late = false;  // it is asked for nothing more before it has answered
-    bool served_end = false;  // its owner has served the last byte over this connection
-  };
-
-  const machine_type& machine(std::uint8_t n) const noexcept { return lines_[n].machine; }
-  bool usable(std::uint8_t n) const noexcept { return lines_[n].works() && lines_[n].pause.count() == 0; }
-  static constexpr sources_type bit_of(std::uint8_t source) noexcept {
-    return static_cast<sources_type>(sources_type{1} << source);
-  }
-  bool is_wrong(std::uint8_t source) const noexcept { return (wrong_ & bit_of(source)) != 0; }
-  bool settles(std::uint8_t n) const noexcept { return plan_.settles(lines_[n].source); }
-  /// Whether a source may go on with what it has begun.
-  bool returns(std::uint8_t source) const noexcept {
-    for (const state& l : lines_)
-      if (l.source == source && (l.works() || l.may_come())) return true;
-    return false;
-  }
-  bool somebody_settles() const noexcept {
-    for (std::uint8_t i = 0; i < most_lines; ++i)
-      if (settles(i) && (lines_[i].works() || lines_[i].may_come())) return true;
-    return false;
-  }
-  std::uint64_t first_missing() const noexcept {
-    std::uint64_t at = 0;
-    for (std::size_t i = 0; i < parts_.size() && parts_[i].right; ++i) at += parts_.length_of(i);
-    return at;
-  }
-
   /// A line has no connection any more, or is of no use.
   template <class Flag>
   void leave(std::uint8_t n, Flag line_state::* flag, Flag value) noexcept {
-    state& l = lines_[n];
     parts_.leave(n, Plan::goes_on);
-    l.left = 0;
-    l.machine.unanswered(true, [](const auto&) {});
-    l.*flag = value;
-    if (n == first_) first_ = nobody;
+    base::left(n, flag, value);
     settle();
   }
   void end_line(std::uint8_t n, const error& why) noexcept { leave<optional<error>>(n, &line_state::why, why); }
@@ -276,8 +158,7 @@ class checked_transfer {
   }
   /// Its words or bytes are not those of the image.
   void accuse(std::uint8_t source) noexcept {
-    wrong_ |= bit_of(source);
-    plan_.dropped(source);
+    base::accused(source);
     ++stage_;
     if (source == begun_by_) begun_by_ = nobody;
     parts_.forget(source);
@@ -288,24 +169,15 @@ class checked_transfer {
   void settle() noexcept {
     if (ended_ || first_ != nobody) return;
     if (finished_) {
-      if (const auto best = best_to_confirm(); best != nobody) confirm_over(best);
-      else if (!somebody_settles()) fail({errc::connection_lost});
+      if (const auto best = base::best_to_confirm(); best != nobody) confirm_over(best);
+      else if (!base::somebody_settles()) fail({errc::connection_lost});
       return;
     }
     // the beginning that a source has brought is not thrown away because its connection was lost
     const bool waits = waits_for_first() && begun_by_ != nobody && parts_.landed() > 0 && returns(begun_by_);
-    for (std::uint8_t i = 0; i < most_lines; ++i) {
-      if (!usable(i) || lines_[i].machine.describing() || (waits && lines_[i].source != begun_by_)) continue;
-      if (sharing_) {
-        if (!describes_it(lines_[i])) return accuse(lines_[i].source);
-      } else {
-        return begin_with(i);
-      }
-    }
-  }
-  bool describes_it(const state& l) const noexcept {
-    const description& d = l.machine.description();
-    return d.image_bytes == said_.image_bytes && d.data_start == said_.data_start;
+    const std::uint8_t n = base::next_described(waits ? begun_by_ : nobody);
+    if (n != nobody && sharing_) accuse(lines_[n].source);
+    else if (n != nobody) begin_with(n);
   }
   /// The line brings the parts with the header, or confirms.
   void begin_with(std::uint8_t n) noexcept {
@@ -340,16 +212,15 @@ class checked_transfer {
   }
   /// Once the header is right, all lines bring parts.
   void share() noexcept {
-    std::size_t i = 0;
-    while (i < parts_.size() && parts_[i].right) ++i;
+    std::size_t i = parts_.first_missing();
     if (i < parts_.parts_with(said_.data_start)) return;
     const std::uint64_t first = std::uint64_t{parts_.parts_with(said_.data_start)} << parts_.shift();
     plan_.begun(to_, said_, parts_.shift(), std::min(first, said_.image_bytes),
                 [this](std::size_t part) { return parts_[part].right; });
-    to_.in_any_order(i == parts_.size() ? said_.image_bytes : parts_.begin_of(i));
+    to_.in_any_order(parts_.first_missing_byte());
     if constexpr (wants_some) {
       wanted_ = parts_.want([this](std::uint64_t at, std::uint64_t length) { return to_.wants(at, length); });
-      for (i = 0; i < parts_.size() && parts_[i].right;) ++i;
+      i = parts_.first_missing();
       ++stage_;  // those with the header may arrive again, and that is progress
     }
     told_ = i;
@@ -365,13 +236,11 @@ class checked_transfer {
     state& l = lines_[n];
     if (ended_ || !usable(n)) return false;
     if (l.machine.next(out)) return true;
-    l.is_late = l.is_late && l.machine.in_flight() > 0;
-    if (finished_ || (!sharing_ && n != first_) || l.is_late || !l.machine.may_ask()) return false;
-    std::size_t lines = 0;
-    for (std::uint8_t i = 0; i < most_lines; ++i) lines += usable(i);
+    if (!base::may_ask(n)) return false;
     const std::size_t end = sharing_ ? parts_.size() : parts_.parts_with(said_.data_start);
     part_type* const p = parts_.next_for(
-        n, l.source, end, plan_.most_claimed(wanted_, lines), [this](std::uint8_t source) { return returns(source); },
+        n, l.source, end, plan_.most_claimed(wanted_, base::usable_lines()),
+        [this](std::uint8_t source) { return returns(source); },
         [&](const part_type& part) { return !sharing_ || plan_.gives(l.source, parts_.index_of(part), part.free); });
     if (p == nullptr) return false;
     const std::size_t i = parts_.index_of(*p);
@@ -485,18 +354,6 @@ class checked_transfer {
     finished_ = true;
     settle();
   }
-  /// An owner takes a confirmation over a connection that it has served the last byte; over another one it has to be
-  /// asked for that first.
-  std::uint8_t best_to_confirm() const noexcept {
-    std::uint8_t best = nobody;
-    const auto worth = [this](std::uint8_t n) {
-      return (lines_[n].served_end ? 2 : 0) + (lines_[n].machine.in_flight() == 0 ? 1 : 0);
-    };
-    for (std::uint8_t i = 0; i < most_lines; ++i)
-      if (usable(i) && settles(i) && !lines_[i].machine.describing() && (best == nobody || worth(i) > worth(best)))
-        best = i;
-    return best;
-  }
   void confirm_over(std::uint8_t n) noexcept {
     machine_type& m = lines_[n].machine;
     first_ = n;
@@ -519,18 +376,13 @@ class checked_transfer {
   Consumer& to_;
   pull_request request_;
   [[no_unique_address]] Chunking chunking_;
-  std::array<state, most_lines> lines_{};
-  [[no_unique_address]] Plan plan_{};
   parts_type parts_{};
-  description said_{};  // by the source of the beginning
-  optional<error> error_;
   std::uint64_t chunks_ = 0, came_ = 0;
   std::size_t told_ = 0, wanted_ = 0;  // parts that the consumer was told of; that it wants
-  std::uint32_t answers_ = 0, reason_ = 0;
+  std::uint32_t answers_ = 0;
   errc unconfirmed_because_{};
-  sources_type wrong_ = 0, relieved_ = 0;
-  std::uint8_t first_ = nobody, begun_by_ = nobody, stage_ = 0, repeats_ = 0;
-  bool begun_ = false, sharing_ = false, finished_ = false, confirmed_ = false, ended_ = false;
+  std::uint8_t begun_by_ = nobody, stage_ = 0;
+  bool confirmed_ = false;
   detail::header_length header_{};
   std::byte passing_[16 * 1024];  // what nobody wants any more
 };

@@ -69,6 +69,14 @@ class claimed_parts {
   std::size_t parts_with(std::uint64_t bytes) const noexcept {
     return bytes == 0 ? 0 : static_cast<std::size_t>(((bytes - 1) >> shift_) + 1);
   }
+  /// The first that is not right; size(): all are.
+  std::size_t first_missing() const noexcept {
+    std::size_t i = 0;
+    while (i < count_ && parts_[i].right) ++i;
+    return i;
+  }
+  /// How many bytes the parts before that have.
+  std::uint64_t first_missing_byte() const noexcept { return std::min(begin_of(first_missing()), image_bytes_); }
   std::uint64_t landed() const noexcept {
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < count_; ++i) sum += parts_[i].landed;
