@@ -37,6 +37,7 @@ COMMANDS = {
     "bash examples/jobs/microcontroller/run.sh": (LONG, "bash examples/jobs/microcontroller/run.sh"),
     "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin": (
         LONG, "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin"),
+    "bash examples/jobs/microcontroller/run.sh --prove": (LONG, "bash examples/jobs/microcontroller/run.sh --prove"),
     "bash examples/jobs/microcontroller/run.sh --update 8-bits": (LONG, "bash examples/jobs/microcontroller/run.sh --update 8-bits"),
     "bash examples/jobs/nvflare/run.sh": (LONG, "bash examples/jobs/nvflare/run.sh --rounds 2 --clients 2"),
     "bash examples/jobs/nvflare/run.sh --table": (

@@ -269,7 +269,7 @@ run_freestanding() {
     configure "$build/$preset" "$preset" || return
     compile "$build/$preset" all all_verify_interface_header_sets || return
   done
-  dev "ground;satellites" "examples;differences" "-DTENSORPULL_DIGITS=$digits" || return
+  dev "ground;satellites" "examples;differences;proofs" "-DTENSORPULL_DIGITS=$digits" || return
   compile "$build/dev" all || return
   built
   run_tests "$build/no-exceptions" "$jobs" && run_tests "$build/cortex-m3" "$jobs" && run_tests "$build/dev" "$jobs" -R '^examples[.]microcontroller|real_digits'

@@ -52,6 +52,8 @@ ROWS = (
         needs="satellites/proofs/embedded_proof.hpp"),
     Row("resuming-proving", "the same, lands in flash", "embedded", "host_datagrams", flags=("-DFLASH", "-DPROVED"), bounded=True,
         needs="satellites/proofs/embedded_proof.hpp"),
+    Row("signed", "recipient of a model whose root a key has signed, lands in memory", "embedded", "host_datagrams", flags=("-DPROVED", "-DSIGNED"), bounded=True,
+        needs="satellites/proofs/embedded_reference.hpp"),
     Row("waiting", "recipient that waits, all of it on the stack", "embedded", "host_datagrams", flags=("-DWAITS",), bounded=True),
     Row("recipient-m0", "recipient, lands in memory, Cortex-M0+", "embedded", "host_datagrams", bounded=True, core="cortex-m0plus"),
     Row("updating-m0", "recipient in flash, and owner of an update, Cortex-M0+", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER"), core="cortex-m0plus"),
@@ -100,7 +102,7 @@ class Builder:
         """(the linked program, its map, the compiler's call graphs)"""
         flags = (optimisation, f"-DCHUNK={row.chunk}", *row.flags)
         objects = [self.object(row.source, flags, row.core), self.object("start", ("-Os",))]
-        objects += [self.object("rings", ("-Os",)), self.object(row.host, ("-Os", flags[1], *(f for f in row.flags if f in ("-DNARROWED", "-DPROVED"))))] if host else [self.object("uart", ("-Os",))]
+        objects += [self.object("rings", ("-Os",)), self.object(row.host, ("-Os", flags[1], *(f for f in row.flags if f in ("-DNARROWED", "-DPROVED", "-DSIGNED"))))] if host else [self.object("uart", ("-Os",))]
         place = self.folder / f"{row.key}{optimisation}{'-painted' if host else ''}"
         program, linked = place.with_suffix(".elf"), place.with_suffix(".map")
         step(f"linking {row.key}", [COMPILER, f"-mcpu={row.core}", *objects, *LINK, f"-Wl,-Map={linked}", "-o", program])

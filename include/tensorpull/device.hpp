@@ -49,20 +49,21 @@ template <class Chunking>
 inline constexpr std::uint64_t small_chunk = 0;
 template <std::uint64_t Bytes>
 inline constexpr std::uint64_t small_chunk<fixed_bytes<Bytes>> = Bytes;
-/// The hash of a whole image, and that of a chunk for recipients that ask for one.
-template <class Integrity, class Image>
+/// The hash of the whole image that lands, and that of a chunk for recipients that ask for one.
+template <class Integrity>
 struct small_hashes {
+  template <class Landing>
   using whole = typename Integrity::hash_type;
   using chunk = std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, no_hash>;
 };
-template <class Image>
-struct small_hashes<usual_integrity, Image> {
-  using whole = embedded::default_hash<Image>;
+template <>
+struct small_hashes<usual_integrity> {
+  template <class Landing>
+  using whole = typename embedded::hash_for<Landing>::type;
   using chunk = no_hash;
 };
-template <class Image>
-struct small_hashes<answers_crc32c, Image> {
-  using whole = embedded::default_hash<Image>;
+template <>
+struct small_hashes<answers_crc32c> : small_hashes<usual_integrity> {
   using chunk = basic_crc32c<crc32c_small>;
 };
 template <class Integrity>
@@ -123,7 +124,7 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
   using image = embedded_image<typename small_model<Tensors>::type>;  ///< of the model: its constants
   using model_type = typename image::model_type;  ///< what is published and landed in
   using device = typename Transport::device;  ///< what the line goes over
-  using hashes = small_hashes<Integrity, image>;
+  using hashes = small_hashes<Integrity>;
   static constexpr std::size_t chunk_bytes = static_cast<std::size_t>(Parts::chunk_bytes);  ///< of a chunk at most
 
   /// The recipient's side: lands in a model's own memory. Borrows the model.
@@ -134,7 +135,7 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
 
   /// The state machines and the line, for a driver of the program's own.
   template <class Landing>
-  using recipient = embedded_recipient<Landing, chunk_bytes, typename hashes::whole>;
+  using recipient = embedded_recipient<Landing, chunk_bytes, typename hashes::template whole<Landing>>;
   template <class Published>
   using owner =
       embedded_owner<Published, chunk_bytes, embedded::default_hash<embedded_image<Published>>, typename hashes::chunk,

@@ -53,6 +53,19 @@ TEST(ReferenceText, Nothing_else_is_read) {
     }
 }
 
+// A number that 64 bits do not hold is the greatest one.
+static_assert([] {
+  using detail::beyond_64_bits, detail::decimal_number;
+  for (const std::string_view held : {"0", "7", "42", "18446744073709551609", "18446744073709551610",
+                                      "18446744073709551614", "18446744073709551615", "1844674407370955161"})
+    if (detail::decimal(*decimal_number(held)).view() != held) return false;
+  for (const std::string_view beyond :
+       {"18446744073709551616", "18446744073709551619", "18446744073709551620", "18446744073709551700",
+        "20000000000000000000", "99999999999999999999", "184467440737095516150", "1000000000000000000000000"})
+    if (*decimal_number(beyond) != beyond_64_bits) return false;
+  return *decimal_number("000000000000000000000000000012") == 12 && !decimal_number("") && !decimal_number("+1");
+}());
+
 TEST(ReferenceText, Is_written_to_a_stream) {
   std::ostringstream out;
   out << "recv " << to_digits(reference{id, 0xb13dc63d, 7}) << ' ' << to_digits(id);

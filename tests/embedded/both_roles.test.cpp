@@ -15,6 +15,18 @@ constexpr tp::ref_id average{5, 5}, update{1, 2};
 
 bool same(const device_model& a, const device_model& b) { return twin_of(a).image_bytes() == twin_of(b).image_bytes(); }
 
+/// A host that pulls the update, in chunks of at most 1,112 bytes.
+struct pulling_host : datagram_party<> {
+  explicit pulling_host(std::uint64_t seed) : datagram_party<>(seed, 600) {
+    t.fits(600);
+    end->begin_pull();
+  }
+  model got = model_on_a_host();
+  tp::land to{got.destination()};
+  tp::datagram_transfer<tp::land, tp::bytes_up_to<1112>, tp::image_digest> t{
+      to, {.ref = update, .recipient = {9}}, {}, end->next_id()};
+};
+
 TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_once) {
   // pulls that were both under way; otherwise the first request of one was lost, and the other was over before it came
   // again
@@ -26,15 +38,9 @@ TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_o
       const model global_on_host = twin_of(global);
       const auto image = twin_of(mine).image_bytes();
 
-      datagram_party<> host(seed, 600);
+      pulling_host host(seed);
+      auto& t = host.t;
       host.publish(global_on_host, average, 1);
-      model got = model_on_a_host();
-      tp::land to(got.destination());
-      tp::pull_request request;
-      request.ref = update, request.recipient = {9};
-      tp::datagram_transfer<tp::land, tp::bytes_up_to<1112>, tp::image_digest> t(to, request, {}, host.end->next_id());
-      t.fits(600);
-      host.end->begin_pull();
 
       device_model landed{};
       tp::model_landing<device_model> landing(landed);
@@ -78,7 +84,7 @@ TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_o
           << noise << ' ' << seed << ' ' << t.landed_bytes() << ' ' << recipient.landed_bytes();
       at_once += together;
       ASSERT_TRUE(confirmed(t.outcome()));
-      EXPECT_EQ(got.image_bytes(), image);
+      EXPECT_EQ(host.got.image_bytes(), image);
       EXPECT_EQ(owner.state(), state::completed);
       ASSERT_TRUE(confirmed(recipient.outcome()));
       EXPECT_TRUE(same(landed, global));
@@ -122,14 +128,8 @@ TEST(EmbeddedBothRoles, A_host_that_asks_faster_than_the_line_answers_is_served_
   for (const std::uint64_t queue : {std::uint64_t{64}, std::uint64_t{1} << 30}) {
     const device_model mine = random_model(3);
     const auto image = twin_of(mine).image_bytes();
-    datagram_party<> host(5, 600);
-    model got = model_on_a_host();
-    tp::land to(got.destination());
-    tp::pull_request request;
-    request.ref = update, request.recipient = {9};
-    tp::datagram_transfer<tp::land, tp::bytes_up_to<1112>, tp::image_digest> t(to, request, {}, host.end->next_id());
-    t.fits(600);
-    host.end->begin_pull();
+    pulling_host host(5);
+    auto& t = host.t;
     small_owner<> owner;
     owner.publish(mine, update, 77);
     slow_wire up, down;
@@ -164,7 +164,7 @@ TEST(EmbeddedBothRoles, A_host_that_asks_faster_than_the_line_answers_is_served_
       }
     }
     ASSERT_TRUE(t.ended() && t.outcome()) << t.landed_bytes();
-    EXPECT_EQ(got.image_bytes(), image);
+    EXPECT_EQ(host.got.image_bytes(), image);
     // milliseconds: each request and its answer, one after the other
     const std::uint64_t ideal = (image.size() + 511) / 512 * (597 + 85) / 11;
     std::printf(

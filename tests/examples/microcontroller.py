@@ -219,16 +219,19 @@ class Run:
         self.update = update or ("8-bits" if "8_bits" in firmware else "whole")
         self.wire = Wire(folder)
         self.device = None
-        self.digits = folder / "digits"
+        self.digits, self.roots = folder / "digits", folder / "roots"
+        self.roots.mkdir(exist_ok=True)
         processes.run([BUILT / "microcontroller_digits", DATA, "1", self.digits], check=True)
         self.said = open(folder / "device", "ab")
         self.start_server()
 
-    def start_server(self):
+    def start_server(self, seed=1, tells_roots=True):
+        """Another seed is another model. A server that tells no roots publishes what nobody vouches for."""
         port = self.folder / "port"
         port.unlink(missing_ok=True)
-        options = ["--data", DATA, "--rounds", str(self.rounds)]
-        self.server = processes.Program([BUILT / "microcontroller_server", *options, "--update", self.update, "--line", self.wire.server_name(), "--port-file", port],
+        options = ["--data", DATA, "--rounds", str(self.rounds), "--seed", str(seed)]
+        roots = ["--roots", self.roots] if tells_roots and "proved" in self.firmware else []
+        self.server = processes.Program([BUILT / "microcontroller_server", *options, *roots, "--update", self.update, "--line", self.wire.server_name(), "--port-file", port],
                                        stdout=open(self.folder / "server", "wb"), stderr=subprocess.STDOUT)
         assert processes.eventually(lambda: port.exists() or self.server.poll() is not None) and self.server.poll() is None, self.transcript("server")
         self.clients = processes.Program([BUILT / "microcontroller_clients", *options, "--connect", "127.0.0.1:" + port.read_text().strip()],
@@ -236,7 +239,7 @@ class Run:
 
     def start_device(self):
         self.device = processes.Program(
-            ["qemu-system-arm", "-M", "lm3s6965evb", "-display", "none", "-monitor", "none", "-kernel", BUILT / self.firmware, "-append", f"|{self.folder / 'flash'}|{self.rounds}",
+            ["qemu-system-arm", "-M", "lm3s6965evb", "-display", "none", "-monitor", "none", "-kernel", BUILT / self.firmware, "-append", f"|{self.folder / 'flash'}|{self.rounds}|{self.roots}",
              "-device", f"loader,file={self.digits},addr=0x10000,force-raw=on", "-semihosting-config", "enable=on,target=native",
              "-chardev", f"socket,id=line,path={self.wire.path}", "-serial", "chardev:line", "-serial", "stdio"],
             stdin=subprocess.DEVNULL, stdout=self.said, stderr=open(self.folder / "emulator", "ab"))
@@ -419,6 +422,34 @@ def a_line_that_lies():
                     run.close()
 
 
+def power_cuts_of_a_device_that_proves():
+    """What lies in flash is proved before a transfer goes on."""
+    power_cuts("in_flash_proved.elf")
+
+
+def a_device_takes_no_model_of_another_root():
+    """A server that publishes another model, whose digest is right, is not believed; the next one goes on with an honest model."""
+    with Folder() as folder:
+        run = Run(folder, 2, "in_flash_proved.elf")
+        try:
+            assert processes.eventually((run.roots / "1").exists)
+            run.server.kill(), run.clients.kill()
+            run.server.wait(), run.clients.wait()
+            run.start_server(seed=2, tells_roots=False)
+            run.start_device()
+            refused = "round 1: the digest of the received bytes differs from the published one"
+            assert processes.eventually(lambda: refused in run.transcript("device") or run.device.poll() is not None), run.everything()
+            assert "the root is right" not in run.transcript("device") and run.device.poll() is None, run.everything()
+            assert "the device has the model" not in run.transcript("server"), run.everything()
+            run.server.kill(), run.clients.kill()
+            run.server.wait(), run.clients.wait()
+            run.start_server()
+            run.finish()
+            assert run.transcript("device").count("the root is right") == 3, run.everything()
+        finally:
+            run.close()
+
+
 def an_update_in_8_bits():
     """It takes a quarter of the line, the model learns as well, and the firmware publishes the bytes of the whole library. The figures are on the example's page."""
     rounds, bytes_of, right = 3, {}, {}
@@ -455,7 +486,7 @@ def a_server_refuses_the_other_kind_by_name():
 
 
 def main():
-    cases = {f.__name__: f for f in (power_cuts, power_cuts_in_8_bits, an_update_in_8_bits, a_server_refuses_the_other_kind_by_name, a_build_without_flash_begins_at_byte_0, the_server_is_started_again, a_line_that_lies)}
+    cases = {f.__name__: f for f in (power_cuts, power_cuts_in_8_bits, an_update_in_8_bits, a_server_refuses_the_other_kind_by_name, power_cuts_of_a_device_that_proves, a_device_takes_no_model_of_another_root, a_build_without_flash_begins_at_byte_0, the_server_is_started_again, a_line_that_lies)}
     processes.limit(3500)
     cases[sys.argv[3]]()
 

@@ -182,6 +182,22 @@ TEST(HostileOwner, A_description_whose_header_is_longer_than_ours_is_taken_only_
   EXPECT_TRUE(e == errc::wrong_payload || e == errc::digest_mismatch) << to_string(e);
 }
 
+TEST(HostileOwner, An_image_that_is_described_again_has_the_sizes_that_it_had) {
+  for (const auto& [header, image] : {std::pair{96, 1'000}, std::pair{96, 1'008}, std::pair{104, 1'000}}) {
+    tp::recipient<tp::fixed_bytes<64>> r({.ref = {1, 2}}, {}, 1);
+    const auto described = [&](std::uint64_t data_start, std::uint64_t image_bytes) {
+      tp::frame m;
+      EXPECT_TRUE(r.next(m));
+      tp::frame d{.kind = kind::description, .id = m.id, .ref = m.ref, .version = 5, .nonce = 6};
+      d.data_start = data_start, d.image_bytes = image_bytes, d.tensors = 1, d.length = 64, d.window = 8;
+      return code_of(r.on(d));
+    };
+    ASSERT_EQ(described(96, 1'000), errc{});
+    r.restart(128);
+    EXPECT_EQ(described(header, image), header == 96 && image == 1'000 ? errc{} : errc::bad_frame);
+  }
+}
+
 TEST(HostileOwner, A_fingerprint_that_lies_leads_to_a_comparison_that_finds_nothing) {
   EXPECT_EQ(caught_in(kind::description, [](tp::frame& m) { m.fingerprint ^= 1; }), errc::schema_mismatch);
 }

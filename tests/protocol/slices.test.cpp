@@ -262,20 +262,27 @@ TEST(Slices, An_owner_that_knows_none_is_told_by_what_it_locates) {
   EXPECT_TRUE(mine.untouched() && other.untouched());
 }
 
+/// How a pull ends whose owner locates `length` bytes for the first tensor. `besides` changes more of that answer.
+template <class Besides>
+errc with_a_range_of(std::uint64_t length, const model& source, model& mine, tp::pull_request asked, Besides besides) {
+  pair p;
+  p.left.publish(source, asked.ref = {1, 2}, 1);
+  std::vector<tp::byte_range> ranges;
+  p.owner_lies = lie_about(tp::frame_kind::located, [&](tp::frame& m) {
+    const std::uint64_t begin = m.ranges[0].begin;
+    ranges = {{begin, begin + length}};
+    m.ranges = ranges;
+    besides(m);
+  });
+  return code_of(pull_into(p, mine, asked));
+}
+
 TEST(Slices, A_range_in_which_the_runs_cannot_lie_is_not_believed) {
   const model source = matrices().fill(1);
   const slices wanted{{"a.weight", 2, 4, 1}};  // 12 runs of 8 bytes, 28 apart
   model mine = room_for(source, wanted);
   const auto located = [&](std::uint64_t length) {
-    pair p;
-    p.left.publish(source, {1, 2}, 1);
-    std::vector<tp::byte_range> ranges;
-    p.owner_lies = lie_about(tp::frame_kind::located, [&](tp::frame& m) {
-      const std::uint64_t begin = m.ranges[0].begin;
-      ranges = {{begin, begin + length}};
-      m.ranges = ranges;
-    });
-    return code_of(pull_into(p, mine, {.ref = {1, 2}, .slices = wanted}));
+    return with_a_range_of(length, source, mine, {.slices = wanted}, [](tp::frame&) {});
   };
   EXPECT_EQ(located(11 * 28 + 8), errc{});
   for (const std::uint64_t length : {0, 1, 7, 8, 95, 97, 11 * 8 + 7, 11 * 28 + 7, 11 * 28 + 9, 12 * 28})
@@ -293,18 +300,9 @@ TEST(Slices, A_range_with_bytes_of_a_tensor_that_has_none_is_not_believed) {
     mine.add("a", dtype::f32, shape).ready();
     const auto last = static_cast<std::uint16_t>(shape.size() - 1);
     const slices wanted{{"a", 0, shape[last], last}};
-    for (const std::uint64_t length : {1, 8, 16}) {
-      pair p;
-      p.left.publish(source, {1, 2}, 1);
-      std::vector<tp::byte_range> ranges;
-      p.owner_lies = lie_about(tp::frame_kind::located, [&](tp::frame& m) {
-        const std::uint64_t begin = m.ranges[0].begin;
-        ranges = {{begin, begin + length}};
-        m.ranges = ranges;
-        m.fingerprint = mine.schema().fingerprint;
-      });
-      EXPECT_EQ(code_of(pull_into(p, mine, {.ref = {1, 2}, .slices = wanted})), errc::bad_frame) << length;
-    }
+    const auto as_mine = [&](tp::frame& m) { m.fingerprint = mine.schema().fingerprint; };
+    for (const std::uint64_t length : {1, 8, 16})
+      EXPECT_EQ(with_a_range_of(length, source, mine, {.slices = wanted}, as_mine), errc::bad_frame) << length;
   }
 }
 
@@ -348,16 +346,10 @@ TEST(Slices, A_range_of_another_length_with_the_digest_of_its_own_bytes_is_not_b
   for (const slices& wanted : choices) {
     model mine = wanted.empty() ? room_for(source, {}, {"a.weight"}) : room_for(source, wanted);
     for (const std::uint64_t length : {0, 8, 64}) {
-      pair p;
-      p.left.publish(source, {1, 2}, 1);
-      std::vector<tp::byte_range> ranges;
-      p.owner_lies = lie_about(tp::frame_kind::located, [&](tp::frame& m) {
-        const std::uint64_t begin = m.ranges[0].begin;
-        ranges = {{begin, begin + length}};
-        m.ranges = ranges;
-        m.digest = *tp::range_digest<tp::xxhash_digest>(source.source(), begin, length);
-      });
-      EXPECT_EQ(code_of(pull_into(p, mine, {.ref = {1, 2}, .part = true, .slices = wanted})),
+      const auto with_its_digest = [&](tp::frame& m) {
+        m.digest = *tp::range_digest<tp::xxhash_digest>(source.source(), m.ranges[0].begin, length);
+      };
+      EXPECT_EQ(with_a_range_of(length, source, mine, {.part = true, .slices = wanted}, with_its_digest),
                 wanted.empty() ? errc::schema_mismatch : errc::bad_frame)
           << wanted.size() << ' ' << length;
     }
@@ -398,18 +390,21 @@ TEST(Slices, A_request_for_runs_that_no_recipient_would_send_is_refused) {
 }
 
 TEST(Slices, A_request_for_many_is_no_longer_than_a_page) {
-  model source;
-  for (std::size_t i = 0; i < 100; ++i) source.add("p" + std::to_string(100 + i), dtype::f32, {2});
-  source.ready();
-  slices wanted;
-  for (const auto& t : source.schema().entries()) wanted.push_back({t.name, 0, 2});
-  tp::recipient<tp::fixed_bytes<64>> r({.ref = {1, 2}, .schema = &source.schema(), .slices = wanted}, {}, 1);
-  tp::frame m;
-  ASSERT_TRUE(r.next(m) && r.next(m));  // a description, and with it the first of the slices
-  ASSERT_EQ(m.kind, tp::frame_kind::locate);
-  EXPECT_EQ(m.slices.size(), m.names.size());
-  EXPECT_GT(m.names.size(), 20u);
-  EXPECT_LE(encode(m).size(), tp::default_limits::page_bytes);
+  for (const auto& [name_bytes, least] : {std::pair{1, 21}, std::pair{40, 10}}) {
+    model source;
+    for (std::size_t i = 0; i < 100; ++i)
+      source.add(std::string(std::size_t(name_bytes), 'p') + std::to_string(100 + i), dtype::f32, {2});
+    source.ready();
+    slices wanted;
+    for (const auto& t : source.schema().entries()) wanted.push_back({t.name, 0, 2});
+    tp::recipient<tp::fixed_bytes<64>> r({.ref = {1, 2}, .schema = &source.schema(), .slices = wanted}, {}, 1);
+    tp::frame m;
+    ASSERT_TRUE(r.next(m) && r.next(m));  // a description, and with it the first of the slices
+    ASSERT_EQ(m.kind, tp::frame_kind::locate);
+    EXPECT_EQ(m.slices.size(), m.names.size());
+    EXPECT_GE(m.names.size(), std::size_t(least));
+    EXPECT_LE(encode(m).size(), tp::default_limits::page_bytes);
+  }
 }
 
 /// A host that speaks of one request at a time may be a small machine, which answers no request that is longer than a

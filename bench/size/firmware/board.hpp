@@ -25,6 +25,10 @@ bool erase(std::uint32_t page) noexcept;
 bool program(std::uint32_t at, std::span<const std::byte> bytes) noexcept;
 bool read_flash(std::uint32_t at, std::span<std::byte> out) noexcept;
 
+/// The program's verifier of signatures of Ed25519; here none, since a library of its own is not measured.
+bool verifies(std::span<const std::byte, 32> key, std::span<const std::byte> message,
+              std::span<const std::byte, 64> signature) noexcept;
+
 /// The line as a byte device.
 struct device {
   tensorpull::io_result read(std::span<std::byte> memory) noexcept { return moved(board::read(memory)); }

@@ -22,12 +22,33 @@
 #include <tensorpull/pull/datagram_step.hpp>
 
 using namespace tensorpull;
+using namespace std::string_view_literals;
 
-#ifdef PROVED
+#ifdef SIGNED
+extern std::string_view reference_text;
+#elif defined(PROVED)
 extern std::array<blake3_value, 1> known_root;
 #endif
 
 namespace {
+
+#ifdef SIGNED
+/// Writes a reference that nobody has signed.
+void write_reference(const reference& model, const blake3_value& root, std::uint64_t image_bytes) noexcept {
+  static char text[512];
+  const auto id = to_digits(model), tree = to_digits(reference{});
+  const auto digest = detail::hex_digits(root);
+  const auto signature = detail::hex_digits(std::array<std::byte, 64>{});
+  const detail::decimal bytes(image_bytes);
+  std::size_t n = 0;
+  for (const std::string_view part :
+       {"tensorpull reference 1\nfederation hospitals\nround 12\nexpires 2000000000\nmodel "sv, id.view(),
+        "\nschema 0000000000000000\ntree "sv, tree.view(), "\nroot "sv, digest.view(), "\nbytes "sv, bytes.view(),
+        "\nnote \nsignature "sv, signature.view(), "\n"sv})
+    for (const char c : part) text[n++] = c;
+  reference_text = {text, n};
+}
+#endif
 
 /// Publishes the model, and tells the pipeline its root.
 bool publishes(host::owner_type& references, perceptron& model, const engine::table& table) noexcept {
@@ -35,7 +56,11 @@ bool publishes(host::owner_type& references, perceptron& model, const engine::ta
 #ifdef PROVED
   blake3_hash hash;
   if (!hash_range(hash, table.view(), 0, table.view().schema->image_bytes)) return false;
+#ifdef SIGNED
+  write_reference({{1, 2}, *image_version<xxh3_64>(table.view()), 0}, hash.value(), table.view().schema->image_bytes);
+#else
   known_root[0] = hash.value();
+#endif
 #endif
   return true;
 }

@@ -52,6 +52,10 @@ std::size_t board::read(std::span<std::byte> memory) noexcept {
 std::size_t board::write(std::span<const std::byte> bytes) noexcept { return there.put(bytes); }
 std::uint32_t board::now_ms() noexcept { return ms; }
 std::uint64_t board::random() noexcept { return 0x9e3779b97f4a7c15; }
+bool board::verifies(std::span<const std::byte, 32>, std::span<const std::byte>,
+                     std::span<const std::byte, 64>) noexcept {
+  return true;
+}
 
 std::size_t rings::read(std::span<std::byte> memory) noexcept { return there.take(memory); }
 std::size_t rings::write(std::span<const std::byte> bytes) noexcept { return back.put(bytes); }

@@ -13,6 +13,7 @@ averaging between four clients over TCP and a device of 64 KiB of RAM in QEMU, w
   --rounds N        rounds, 1 to 100 (3)
   --seed N          of the model, and of who gets which digits (1)
   --update KIND     the device's update: whole, or 8-bits, a difference to the round's model, for which that has to lie in flash (whole)
+  --prove           the model lands in flash, and the device proves it by its root, which it does not have from the line
   --flash FILE      the model lands in this file, which is the device's flash, and outlives the device: started again, it goes on where it was
   --built FOLDER    server, clients and firmware are in this folder: nothing is installed or built (for tests)
   --data FILE       the digits are in this file (with --built)
@@ -27,10 +28,11 @@ say() { printf '== %s\n' "$*"; }
 fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
 wrong() { printf 'run.sh: not valid: %s; --help lists the options\n' "$1" >&2; exit 2; }
 
-rounds=3 seed=1 update=whole flash= built= data=
+rounds=3 seed=1 update=whole flash= built= data= prove=
 while (($#)); do
   case $1 in
     -h | --help) usage; exit 0 ;;
+    --prove) prove=1; shift ;;
     --rounds | --seed | --update | --flash | --built | --data)
       (($# > 1)) && [[ -n $2 ]] || wrong "$1"
       declare "${1#--}=$2"
@@ -42,7 +44,7 @@ done
 [[ $rounds =~ ^[1-9][0-9]?$|^100$ ]] || wrong "--rounds $rounds"
 [[ $seed =~ ^[0-9]{1,18}$ ]] || wrong "--seed $seed"
 
-[[ $update == whole || $update == 8-bits ]] || wrong "--update $update"
+[[ $update == whole || $update == 8-bits && ! $prove ]] || wrong "--update $update"
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../../.." && pwd)
 build=$root/build/examples
@@ -80,6 +82,13 @@ if [[ $update == 8-bits ]]; then
   flash=${flash:-$work/flash}
 fi
 
+roots=
+if [[ $prove ]]; then
+  firmware=$built/in_flash_proved.elf
+  flash=${flash:-$work/flash} roots=$work/roots
+  mkdir "$roots"
+fi
+
 source "$root/examples/jobs/microcontroller/device.sh"
 
 wait_for_port() {
@@ -95,7 +104,7 @@ say "running: $(basename "$firmware"), $rounds rounds"
 start_device
 shared=(--data "$data" --rounds "$rounds" --seed "$seed" --clients 4)
 mkfifo "$work/told"
-"$built/microcontroller_server" "${shared[@]}" --update "$update" --line "$line" --port-file "$work/port" >"$work/told" &
+"$built/microcontroller_server" "${shared[@]}" --update "$update" --line "$line" --port-file "$work/port" ${roots:+--roots "$roots"} >"$work/told" &
 server=$!
 tee "$work/server" <"$work/told" &
 transcripts=("$transcript" $!)
@@ -131,8 +140,8 @@ lines=$(of server | wc -l)
 diff <(of server) <(of device) >"$work/diff" || bad "server and device do not agree:" "$(<"$work/diff")"
 counted=$(grep -c "the device's counts" "$work/server" || true)
 ((counted == rounds)) || bad "$counted updates of the device count, not $rounds"
-right=$(grep -c "the digest is right" "$work/device" || true)
-((right > rounds)) || bad "the device found $right digests right, not $((rounds + 1))"
+right=$(grep -cE "the $([[ $prove ]] && echo root || echo digest) is right" "$work/device" || true)
+((right > rounds)) || bad "the device found $right models right, not $((rounds + 1))"
 grep -q "of stack, .* no heap" "$work/device" || bad "the device did not say how much stack it used"
 if nm=$(command -v arm-none-eabi-nm || command -v nm) && "$nm" "$firmware" >"$work/symbols"; then
   heap=$(grep -E ' (_?malloc(_r)?|_?free(_r)?|_?sbrk(_r)?|_Znwj|_Znaj)$' "$work/symbols" || true)

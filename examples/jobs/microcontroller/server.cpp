@@ -113,6 +113,7 @@ class server {
 
   /// Publishes the model on every connection, and returns when everybody has it.
   bool hand_out(std::uint32_t round) {
+    if (!chosen_.roots.empty() && !write_root(chosen_.roots, round, *model_)) return false;
     const auto to = [&](auto& site, std::uint32_t number) {
       // it is not said how many recipients there will be: a device that was started again is served again
       const auto published = site.add_tensors(std::as_const(*model_), {.id = model_of(round)});

@@ -93,7 +93,8 @@ constexpr optional<std::uint64_t> decimal_number(std::string_view text) noexcept
   for (const char c : text) {
     if (c < '0' || c > '9') return {};
     const auto digit = static_cast<std::uint64_t>(c - '0');
-    n = n > (beyond_64_bits - digit) / 10 ? beyond_64_bits : n * 10 + digit;
+    // a constant is compared: small machines have no division of 64 bits
+    n = n > beyond_64_bits / 10 || n * 10 > beyond_64_bits - digit ? beyond_64_bits : n * 10 + digit;
   }
   return n;
 }

@@ -77,6 +77,25 @@ struct image_constants {
     write_header(schema, 0, bytes);
     return bytes;
   }();
+
+  /// The index of the tensor, in image order, to which the header's byte `at` belongs: its text and the comma ahead of
+  /// it; tensor_count behind the last. O(tensors).
+  static std::uint32_t tensor_of_header(std::uint32_t at) noexcept {
+    std::uint32_t i = 0;
+    while (i < tensor_count && at + 1 >= texts[i + 1]) ++i;
+    return i;
+  }
+
+ private:
+  /// Where the text of each tensor begins in the header, in image order, and where another one's would.
+  static constexpr auto texts = [] {
+    std::array<std::uint32_t, tensor_count + 1> list{};
+    for (std::size_t i = 0; i < tensor_count; ++i) list[i] = Image::entries.at[i].text_at;
+    if constexpr (tensor_count > 0)
+      list[tensor_count] = static_cast<std::uint32_t>(
+          list[tensor_count - 1] + detail::entry_text_length(Image::entries.at[tensor_count - 1]) + 1);
+    return list;
+  }();
 };
 
 }  // namespace detail::embedded
@@ -109,15 +128,6 @@ struct embedded_image : detail::embedded::image_constants<typename raw_tensors<M
     return list;
   }();
   static_assert(image::count <= 0xffff);
-  /// Where the text of each tensor begins in the header, in image order, and where another one's would.
-  static constexpr auto texts = [] {
-    std::array<std::uint32_t, image::count + 1> list{};
-    for (std::size_t i = 0; i < image::count; ++i) list[i] = image::entries.at[i].text_at;
-    if constexpr (image::count > 0)
-      list[image::count] = static_cast<std::uint32_t>(
-          list[image::count - 1] + detail::entry_text_length(image::entries.at[image::count - 1]) + 1);
-    return list;
-  }();
 
   /// Less one: the bytes of each tensor's numbers, in image order. Only a big-endian machine has a use for it.
   static constexpr auto widths = [] {
@@ -152,14 +162,6 @@ struct embedded_image : detail::embedded::image_constants<typename raw_tensors<M
   static constexpr bool has_bools = first_bool < image::count;
 
  public:
-  /// The index of the tensor, in image order, to which the header's byte `at` belongs: its text and the comma ahead of
-  /// it; tensor_count behind the last. O(tensors).
-  static std::uint32_t tensor_of_header(std::uint32_t at) noexcept {
-    std::uint32_t i = 0;
-    while (i < image::count && at + 1 >= texts[i + 1]) ++i;
-    return i;
-  }
-
   /// Writes a range of the data section into the model. False: a `bool` in it is neither 0 nor 1; it is 1 in the model.
   /// Requires that [at, at + bytes.size()) lies within the data section. O(tensors) and the bytes.
   static bool write(model_type& to, std::uint32_t at, std::span<const std::byte> bytes) noexcept {

@@ -133,6 +133,36 @@ TEST(PartHomes, One_that_tells_what_it_has_keeps_its_parts) {
     for (std::size_t part = 0; part < 64; ++part) ASSERT_EQ(g.homes_of(part).size(), 1u) << step;
   }
 }
+TEST(PartHomes, One_that_tells_something_new_for_ever_loses_its_parts_too) {
+  generator r(8);
+  group g(r, 2, 64);
+  homes& me = g.members[0];
+  g.tick(400ms);
+  std::vector<std::size_t> its;
+  for (std::size_t part = 0; part < 64; ++part)
+    if (me.gives(homes::owner, part, false)) me.right(homes::owner, part);
+    else its.push_back(part);
+  EXPECT_EQ(its.size(), 32u);
+  swarm::parts of{.shift = 16};
+  for (int step = 1; step < 30; ++step) {
+    of.add(static_cast<std::size_t>(100 + step));
+    me.heard(1, of);
+    me.tick(start + 500ms + step * 100ms);
+  }
+  for (const std::size_t part : its) EXPECT_TRUE(me.gives(homes::owner, part, false)) << part;
+}
+TEST(PartHomes, Nobody_takes_back_that_it_has_a_part) {
+  generator r(9);
+  group g(r, 2, 64);
+  homes& me = g.members[0];
+  for (const std::size_t part : {3u, 4u, 3u}) {
+    swarm::parts of{.shift = 16};
+    of.add(part);
+    me.heard(1, of);
+  }
+  EXPECT_TRUE(me.gives(1, 3, false));
+  EXPECT_TRUE(me.gives(1, 4, false));
+}
 TEST(PartHomes, Members_are_asked_for_what_they_have_told_in_parts_of_the_same_length) {
   generator r(6);
   group g(r, 3, 20);

@@ -263,6 +263,7 @@ TEST_F(SwarmSeats, A_group_that_one_address_has_filled_beyond_its_share_takes_no
 TEST_F(SwarmSeats, Whoever_joins_from_one_address_leaves_seven_eighths_of_the_table_to_others) {
   std::size_t got = 0;
   for (int i = 0; i < 5000; ++i) got += bool(join(66));
+  EXPECT_FALSE(all->full());
   EXPECT_EQ(got, 128u);
   for (std::uint64_t n = 0; n < 700; ++n) EXPECT_TRUE(join(1000 + n)) << n;
 }
@@ -272,6 +273,7 @@ TEST_F(SwarmSeats, A_table_that_is_full_has_no_seat_until_one_is_free) {
   EXPECT_TRUE(std::all_of(seats.begin(), seats.end(), [](auto s) { return bool(s); }));
   EXPECT_FALSE(join(5000));
   EXPECT_FALSE(join(5000, swarm_reach::internet, model_of(2)));
+  EXPECT_TRUE(all->full());
   all->leave(seats[333]);
   EXPECT_FALSE(join(5000, swarm_reach::internet, model_of(2))) << "no group is empty";
   const auto next = join(5000);

@@ -167,6 +167,18 @@ const char* argument(std::size_t number) noexcept {
   return at;
 }
 
+std::size_t read_file(const char* path, std::span<char> to) noexcept {
+  const std::uint32_t open[3]{static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(path)), 1,
+                              static_cast<std::uint32_t>(std::string_view(path).size())};  // to read
+  const std::uint32_t file = debugger(0x01, open);
+  if (file == ~0u) return 0;
+  const std::uint32_t read[3]{file, static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(to.data())),
+                              static_cast<std::uint32_t>(to.size())};
+  const std::uint32_t missing = debugger(0x06, read);
+  (void)debugger(0x02, &file);
+  return missing <= to.size() ? to.size() - missing : 0;
+}
+
 void leave(int status) noexcept {
   const std::uint32_t block[2]{0x2'0026, static_cast<std::uint32_t>(status)};  // the application ends
   (void)debugger(0x20, block);

@@ -63,6 +63,8 @@ stack_use stack() noexcept;
 /// What the program was started with: the emulator's `-append '|FIRST|SECOND'` is argument 1 and 2. Empty, if it is not
 /// there.
 const char* argument(std::size_t number) noexcept;
+/// Reads the first bytes of a file of the debugger's machine. How many; 0: there is none.
+std::size_t read_file(const char* path, std::span<char> to) noexcept;
 /// Ends the emulator with this status.
 [[noreturn]] void leave(int status) noexcept;
 

@@ -45,18 +45,20 @@ inline constexpr std::chrono::seconds timeout{30};
 inline constexpr std::uint32_t patience_ms = 300'000;
 /// How long it waits before it asks again for what is not there yet.
 inline constexpr std::uint32_t pause_ms = 50;
-/// More stack than this is a mistake.
-inline constexpr std::uint32_t most_stack = 2048;
 
 /// `Place` says where a model lands: `place(mlp&, session&)`; `open()`, called once; `landing()`, an embedded_landing;
 /// `finish()`, after which the model is in the memory of the mlp; and `round()`: that of the model, or the part of one,
-/// which was there before the reset; 0: none. `Update` says what is published: the model, or an embedded_difference to
-/// what has landed.
+/// which was there before the reset; 0: none. Optionally `knows(round)`: whether it has the root by which the landing
+/// proves that model; before that it is not pulled. `Update` says what is published: the model, or an
+/// embedded_difference to what has landed.
 template <template <class Session> class Place, class Update = mlp>
 class device {
   static constexpr bool whole = std::is_same_v<Update, mlp>;
   using session = net::session_of<Update>;
   using place = Place<session>;
+  static constexpr bool proves = requires(place& p, std::uint32_t round) { p.knows(round); };
+  /// More stack than this is a mistake.
+  static constexpr std::uint32_t most_stack = proves ? 2560 : 2048;
 
  public:
   /// A status for the emulator: 0 all rounds are over, 1 something went wrong.
@@ -134,28 +136,35 @@ class device {
     }
   }
 
+  /// Pulls the model of a round once. `begun`: its length, if it is there.
+  tensorpull::result<tensorpull::receipt> pull_once(std::uint32_t round, std::uint32_t& begun) noexcept {
+    if constexpr (proves)
+      if (!place_.knows(round)) return tensorpull::failure(tensorpull::errc::unknown_reference);
+    auto pull = net::begin_pull(session_, {model_of(round), 0, 0}, place_.landing(),
+                                {.per_request_timeout = timeout, .resend = resend, .recipient = recipient_of(0)});
+    while (!pull.ended()) {
+      const bool moved = pull.step();
+      if (begun == 0 && pull.total_bytes() != 0) {
+        begun = pull.total_bytes();
+        say("round ", round, ": pulls from byte ", pull.landed_bytes(), " of ", begun);
+      }
+      note_taken();
+      if (!moved) board::sleep();
+    }
+    return pull.outcome();
+  }
+
   /// Pulls the model of the round; of any, if that one is not expected, or does not come for long. Meanwhile the last
   /// update can be pulled. The round; 0: it cannot be had.
   std::uint32_t pull_model(std::uint32_t round, bool expected) noexcept {
     std::uint32_t asked = round, since = board::now_ms();
     for (;;) {
-      auto pull = net::begin_pull(session_, {model_of(asked), 0, 0}, place_.landing(),
-                                  {.per_request_timeout = timeout, .resend = resend, .recipient = recipient_of(0)});
       std::uint32_t begun = 0;
-      while (!pull.ended()) {
-        const bool moved = pull.step();
-        if (begun == 0 && pull.total_bytes() != 0) {
-          begun = pull.total_bytes();
-          say("round ", asked, ": pulls from byte ", pull.landed_bytes(), " of ", begun);
-        }
-        note_taken();
-        if (!moved) board::sleep();
-      }
-      const auto done = pull.outcome();
+      const auto done = pull_once(asked, begun);
       if (done && done->outcome == tensorpull::outcome::completed) {
         version_ = done->version;
-        say("round ", asked, ": the digest is right, ", static_cast<std::uint32_t>(done->bytes), " bytes in ",
-            static_cast<std::uint32_t>(done->chunks), " chunks");
+        say("round ", asked, proves ? ": the root is right, " : ": the digest is right, ",
+            static_cast<std::uint32_t>(done->bytes), " bytes in ", static_cast<std::uint32_t>(done->chunks), " chunks");
         return asked;
       }
       using tensorpull::errc;

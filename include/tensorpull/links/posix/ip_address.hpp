@@ -35,7 +35,7 @@ class ip_address {
  public:
   /// Its digits, zero-terminated: "192.0.2.1" or "2001:db8::1", without brackets. Converts to a view of itself.
   struct text {
-    std::array<char, INET6_ADDRSTRLEN> characters{};
+    std::array<char, INET6_ADDRSTRLEN> characters{};  ///< with a zero at the end
     operator std::string_view() const noexcept { return characters.data(); }
   };
 
@@ -69,6 +69,7 @@ class ip_address {
   std::uint64_t neighbourhood() const noexcept {
     return is_v4() ? load_le32(bytes_.s6_addr + 12) : load_le64(bytes_.s6_addr);
   }
+  /// Its digits; those of version 4 as such.
   text to_text() const noexcept {
     text t;
     (void)::inet_ntop(is_v4() ? AF_INET : AF_INET6, bytes_.s6_addr + (is_v4() ? 12 : 0), t.characters.data(),

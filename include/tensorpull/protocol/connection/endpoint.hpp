@@ -81,6 +81,8 @@ class endpoint {
   void doubt() noexcept { intake_.doubt(); }
   /// The peer may have buffers for its frames, as at the start.
   void trust() noexcept { intake_.trust(); }
+  /// Whether the peer has asked for something that this end has, and that it may have.
+  bool has_asked() const noexcept { return intake_.has_asked(); }
   /// Grows with everything of the peer's that counts: requests that are not refused, messages that are taken, answers
   /// to what was asked here.
   std::uint32_t heard() const noexcept { return intake_.heard(); }

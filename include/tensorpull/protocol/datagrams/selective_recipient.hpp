@@ -33,9 +33,9 @@ template <chunking_strategy Chunking, class Limits = default_limits>
 class selective_recipient : private recipient<Chunking, Limits> {
   using base = recipient<Chunking, Limits>;
   using phase = typename base::phase;
-  using base::answers_last, base::ask_, base::ask_for, base::chunk_cap_, base::chunking_, base::confirms_,
-      base::context_, base::description_came_, base::first_id_, base::length_at, base::next_id_, base::nonce_,
-      base::part_, base::phase_, base::received_, base::request_, base::request_sent_, base::version_, base::wanted_;
+  using base::answers_last, base::ask_, base::ask_for, base::chunker_, base::confirms_, base::description_came_,
+      base::first_id_, base::next_id_, base::nonce_, base::part_, base::phase_, base::received_, base::request_,
+      base::request_sent_, base::version_;
 
  public:
   // what stays as it is
@@ -62,7 +62,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
   void measured(std::uint64_t landed, std::chrono::nanoseconds time_passed) noexcept
     requires detail::adapts<Chunking>
   {
-    chunking_.measured({ask_.offset, ask_.offset, landed, time_passed});
+    chunker_.measured({ask_.offset, ask_.offset, landed, time_passed});
   }
   /// The longest chunk that the link carries, in bytes; call it before the first request.
   void fits(std::uint64_t payload_bytes) noexcept {
@@ -109,18 +109,18 @@ class selective_recipient : private recipient<Chunking, Limits> {
       k = chunks_.first_again();
       chunks_.not_again(k);
     } else {
-      const std::uint64_t length = length_at(ask_);
-      wanted_.advance(ask_, length);
+      const std::uint64_t length = chunker_.length(ask_, request_);
+      chunker_.wanted.advance(ask_, length);
       k = chunks_.add(length);
     }
     out = {};
     out.ref = request_.ref;
     out.version = version_;
-    const auto from = wanted_.at(chunks_.begin_of(k));
-    ask_for(out, from.offset, chunks_.length_of(k));
-    if constexpr (Limits::slices) base::ask_for_runs(out, wanted_.runs(from, out.length));
+    const auto from = chunker_.wanted.at(chunks_.begin_of(k));
+    const std::uint64_t length = chunks_.length_of(k);
+    ask_for(out, from.offset, length, chunker_.wanted.runs(from, length));
     out.id = next_id_++;
-    last = chunks_.begin_of(k) + out.length == wanted_.total();
+    last = chunks_.begin_of(k) + out.length == chunker_.wanted.total();
     if (asked_.count() == 0) deadline_ = now + timeout();
     asked_.add(out.id, static_cast<std::uint16_t>(k % slots), now);
     window_.left(trip_, now);
@@ -288,7 +288,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
     asked_.give_up_all([](std::uint32_t, std::uint16_t) noexcept {});
     chunks_.begin(received_);
     anew_ = false;
-    if (phase_ == phase::pulling) ask_ = wanted_.at(received_);
+    if (phase_ == phase::pulling) ask_ = chunker_.wanted.at(received_);
   }
 
   bool first_is_here() const noexcept { return chunks_.size() > 0 && chunks_.here.test(chunks_.first()); }
@@ -297,8 +297,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
   }
   std::size_t room_for_one() const noexcept {
     return static_cast<std::size_t>(
-        (std::max<std::uint64_t>(std::min<std::uint64_t>(chunk_cap_, Chunking::max_chunk_bytes), 1) + 7) &
-        ~std::uint64_t{7});
+        (std::max<std::uint64_t>(std::min(chunker_.cap(), Chunking::max_chunk_bytes), 1) + 7) & ~std::uint64_t{7});
   }
   std::span<std::byte> memory_of(std::uint32_t k) const noexcept {
     return hold_.subspan((k % held_slots()) * room_for_one(), static_cast<std::size_t>(chunks_.length_of(k)));
@@ -307,7 +306,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
   /// Whether what begins at a position has to land behind what has landed: everything, or the header, which no consumer
   /// keeps.
   bool wants_order(std::uint64_t position) const noexcept {
-    return !any_order_ || (!request_.by_name() && position < context_.data_start);
+    return !any_order_ || (!request_.by_name() && position < chunker_.image().data_start);
   }
   /// How many pulls may leave now, as far as windows and memory are concerned.
   std::uint32_t may_ask() const noexcept {
@@ -325,13 +324,13 @@ class selective_recipient : private recipient<Chunking, Limits> {
   }
   /// Up to `most` chunks that were not asked for yet and may be.
   std::uint32_t new_chunks(std::uint32_t most) const noexcept {
-    if (wanted_.over(ask_)) return 0;
+    if (chunker_.wanted.over(ask_)) return 0;
     const std::uint32_t span = wants_order(chunks_.end()) ? std::max<std::uint32_t>(held_slots(), 1) : slots;
     return chunks_.size() < span ? std::min(most, span - chunks_.size()) : 0;
   }
   /// Whether there would be more to ask for than this.
   bool more_after(std::uint32_t n) const noexcept {
-    return chunks_.again_count() > n || (!wanted_.over(ask_) && chunks_.size() + n < slots);
+    return chunks_.again_count() > n || (!chunker_.wanted.over(ask_) && chunks_.size() + n < slots);
   }
 
   /// Where a chunk goes. One that has to be passed on in order is held if there is memory for that, unless it is the
@@ -343,7 +342,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
   }
   /// The chunk that an answer is about, or chunks_.last().
   std::uint32_t find(const frame& m) const noexcept {
-    const auto at = wanted_.position_of(m.offset);
+    const auto at = chunker_.wanted.position_of(m.offset);
     if (!at || *at < received_ || *at >= chunks_.end()) return chunks_.last();
     if (asked_.has(m.id))
       if (const std::uint32_t k = chunks_.of_slot(asked_.slot(m.id)); chunks_.has(k) && chunks_.begin_of(k) == *at)

@@ -25,6 +25,8 @@ class peer_standing {
   void trust() noexcept { trusted_ = true; }
   /// Whether a buffer may be taken for the peer's frames.
   bool may_have_buffers() const noexcept { return trusted_ || pulls_ || served_; }
+  /// Whether the peer has asked for something that this end has.
+  bool has_asked() const noexcept { return served_; }
   /// Grows with everything of the peer's that counts.
   std::uint32_t heard() const noexcept { return heard_; }
   /// The peer has sent something that counts.

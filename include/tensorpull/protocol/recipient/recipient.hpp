@@ -8,6 +8,7 @@
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/frame.hpp>
+#include <tensorpull/protocol/recipient/detail/chunker.hpp>
 #include <tensorpull/protocol/recipient/detail/request_id.hpp>
 #include <tensorpull/protocol/recipient/detail/requested_part.hpp>
 #include <tensorpull/protocol/recipient/detail/schema_comparison.hpp>
@@ -34,14 +35,8 @@ class recipient {
   /// `first_id`: higher than any id that the same connection has used, so that late answers to an earlier transfer are
   /// told apart.
   recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
-      : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {
-    request_.part = request_.part || !request_.slices.empty();
-    if (request_.part) request_.subset = {};
-    if constexpr (Limits::slices) {
-      request_.slices_ascend = true;
-      for (std::size_t i = 1; i < request_.slices.size(); ++i)
-        if (request_.slices[i].name < request_.slices[i - 1].name) request_.slices_ascend = false;
-    }
+      : request_(request), chunker_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {
+    part_.normalise(request_);
   }
 
   /// Tells a strategy that adapts how the transfer gets on. Lengths of chunks on their way stay, since an answer is
@@ -51,7 +46,7 @@ class recipient {
     requires detail::adapts<Chunking>
   {
     if (describing() || (request_.by_name() && in_flight_ > 0)) return;
-    chunking_.measured({ask_.offset, expected_.offset, landed, time});
+    chunker_.measured({ask_.offset, expected_.offset, landed, time});
   }
 
   /// Bounds how often the owner is asked to describe again.
@@ -72,18 +67,14 @@ class recipient {
         if (Limits::slices && one_by_one_ && !description_came_) return false;
         if (std::exchange(asked_ahead_, true)) return false;
         if (request_.by_name()) {
-          if (!part_.this_located()) part_.choose(request_);
-          out.kind = frame_kind::locate;
-          out.names = part_.names(request_);
-          if constexpr (Limits::slices) out.slices = part_.slices(request_);
+          part_.ask(out, request_);
         } else if (!Chunking::needs_layout) {
-          cut_unseen_ = !described_.ref;
-          fill_pull(out, chunking_.next(ask_.offset, seen_at(ask_)));
+          fill_pull(out, chunker_.ahead(ask_));
         } else return false;
         break;
       case phase::pulling:
-        if (wanted_.over(ask_) || in_flight_ >= window_) return false;
-        fill_pull(out, length_at(ask_));
+        if (chunker_.wanted.over(ask_) || in_flight_ >= window_) return false;
+        fill_pull(out, chunker_.length(ask_, request_));
         break;
       case phase::confirming:
         if (std::exchange(request_sent_, true)) return false;
@@ -155,7 +146,7 @@ class recipient {
     ask_for_part();
   }
   /// The position behind the last wanted byte that the owner was asked for by name; without names, the end.
-  std::uint64_t part_end() const noexcept { return wanted_.total(); }
+  std::uint64_t part_end() const noexcept { return chunker_.wanted.total(); }
   /// Whether nothing follows part_end().
   bool is_last_part() const noexcept { return part_.is_last(request_); }
   /// Whether the wanted bytes arrive in several parts, each with a digest.
@@ -196,8 +187,6 @@ class recipient {
 
  protected:
   using phase = detail::recipient_phase;
-  using place = typename detail::wanted_ranges<Limits::slices>::position;
-  using runs_type = typename detail::wanted_ranges<Limits::slices>::runs_type;
 
   /// Whether `m` answers the last request, of which there is one at a time while confirming or comparing.
   bool answers_last(const frame& m) const noexcept { return request_sent_ && m.id == next_id_ - 1; }
@@ -212,7 +201,8 @@ class recipient {
     give_up_requests();
     received_ = received;
     phase_ = phase::start;
-    description_came_ = asked_ahead_ = cut_unseen_ = false;
+    description_came_ = asked_ahead_ = false;
+    chunker_.start_over();
     one_by_one_ = Limits::slices && request_.by_name() && !part_.any_located();
     ask_ = expected_ = {received, 0};
   }
@@ -227,51 +217,25 @@ class recipient {
     first_id_ = next_id_ - 1;  // as if the description had been asked for just now
     return recipient_event::answered;
   }
-  /// The fields of a request for a chunk besides whose bytes they are.
-  [[gnu::noinline]] void ask_for(frame& out, std::uint64_t offset, std::uint64_t length) const noexcept {
+  /// The fields of a request for the bytes of a chunk, which lie in `runs`.
+  [[gnu::noinline]] void ask_for(frame& out, std::uint64_t offset, std::uint64_t length,
+                                 typename detail::wanted_ranges<Limits::slices>::runs_type runs) const noexcept {
     out.kind = frame_kind::pull;
     out.offset = offset;
     out.length = static_cast<std::uint32_t>(std::min(length, max_payload_bytes));
     out.fingerprint = request_.by_name() ? 0 : request_.fingerprint;
     out.chunk_digest = confirms_ ? digest_kind::none : request_.chunk_digest;  // a byte that is thrown away needs none
-  }
-  /// How the bytes lie that a request asks for.
-  static void ask_for_runs(frame& out, const byte_runs& runs) noexcept {
-    if (!runs.apart()) return;
-    out.fingerprint = runs.word();
-    out.flag = true;
+    if constexpr (Limits::slices)
+      if (runs.apart()) {
+        out.fingerprint = runs.word();
+        out.flag = true;
+      }
   }
   void fill_pull(frame& out, std::uint64_t length) noexcept {
-    ask_for(out, ask_.offset, length);
-    if constexpr (Limits::slices) ask_for_runs(out, wanted_.runs(ask_, length));
+    ask_for(out, ask_.offset, length, chunker_.wanted.runs(ask_, length));
     if (in_flight_++ == 0) expected_id_ = next_id_;
-    if (!describing()) wanted_.advance(ask_, out.length);
-    if (Chunking::max_chunk_bytes == 0 && length > owners_cap_) out.length = all_in_one_chunk;
-  }
-  /// The view of a strategy that cuts there. Nothing was known of the image when the first chunk was asked for ahead of
-  /// its description: the owner ends that one where the image ends.
-  chunk_context seen_at(const place& p) const noexcept {
-    return cut_unseen_ && p.offset == expected_.offset ? chunk_context{.image_bytes = ~std::uint64_t{0}} : context_;
-  }
-  std::uint64_t length_at(const place& p) const noexcept {
-    const std::uint64_t most = std::min<std::uint64_t>(wanted_.left(p), chunk_cap_);
-    if constexpr (Chunking::needs_layout)
-      if (request_.by_name())  // the schema is that of the named tensors, one behind the other
-        return within_runs(
-            p, std::min(chunking_.next(*wanted_.position_of(p.offset), {wanted_.total(), 0, request_.schema}), most));
-    return within_runs(p, std::min(chunking_.next(p.offset, seen_at(p)), most));
-  }
-  /// A chunk is of whole runs, or lies within one: then the owner need not know where that begins.
-  std::uint64_t within_runs(const place& p, std::uint64_t length) const noexcept {
-    if constexpr (Limits::slices)
-      if (const byte_runs runs = wanted_.runs(p); runs.apart()) {
-        const std::uint64_t left = wanted_.left_in_run(p);
-        if (left < runs.length || length < 2 * std::uint64_t{runs.length} ||
-            request_.chunk_digest != digest_kind::none)  // of bytes that lie apart none is computed
-          return std::min(length, left);
-        return length - length % runs.length;
-      }
-    return length;
+    if (!describing()) chunker_.wanted.advance(ask_, out.length);
+    if (chunker_.is_all_in_one(length)) out.length = all_in_one_chunk;
   }
 
   result<recipient_event> on_description(const frame& m) noexcept {
@@ -284,30 +248,22 @@ class recipient {
     if (m.tensors > Limits::tensors) return failure(errc::too_large, m.tensors);
     const bool again = described_.ref == m.ref;
     // the same version means the same bytes; an owner that claims otherwise must not move what has landed
-    if (again && (m.image_bytes != context_.image_bytes || m.data_start != context_.data_start))
+    if (!chunker_.describe({m.image_bytes, m.data_start, request_.schema}, m.length, again))
       return failure(errc::bad_frame, received_);
     description_came_ = true;
     if (!again) described_ = {m.ref, m.version, m.fingerprint, m.image_bytes, m.data_start, m.tensors, m.flag};
     version_ = m.version;
-    context_ = {m.image_bytes, m.data_start, request_.schema};
-    chunk_cap_ = owners_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, max_payload_bytes));
-    const std::uint32_t wanted = request_.window != 0 ? request_.window : std::uint32_t{Limits::pipelined_requests};
-    window_ = std::max<std::uint32_t>(1, std::min(wanted, std::min<std::uint32_t>(m.window, Limits::window)));
+    const std::uint32_t window = request_.window != 0 ? request_.window : std::uint32_t{Limits::pipelined_requests};
+    window_ = std::max<std::uint32_t>(1, std::min(window, std::min<std::uint32_t>(m.window, Limits::window)));
     if constexpr (Limits::slices) {
-      if (const auto ok = detail::slices_are_ours(request_); !ok) return failure(ok.error());
       if (const auto ok = part_.takes(m.request_words, request_, received_); !ok) return failure(ok.error());
     } else if (!request_.slices.empty()) {
       return failure(errc::invalid_argument, 0, request_.slices[0].name);
     }
     if (request_.by_name()) return recipient_event::answered;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
-    if constexpr (Chunking::max_chunk_bytes == 0) {
-      if (request_.chunk_digest == digest_kind::none && owners_cap_ >= usual_chunk_cap_bytes)
-        chunk_cap_ = max_payload_bytes;
-      if (m.image_bytes > chunk_cap_) return failure(errc::does_not_fit, m.image_bytes);
-    }
-    wanted_.all(m.image_bytes);
-    if (received_ > wanted_.total()) return failure(errc::bad_frame, received_);
+    if (const auto ok = chunker_.want_all(request_); !ok) return failure(ok.error());
+    if (received_ > chunker_.wanted.total()) return failure(errc::bad_frame, received_);
     return start_pulling(again);
   }
 
@@ -315,13 +271,12 @@ class recipient {
     if (phase_ != phase::describing || !request_.by_name() || !description_came_ || m.id != first_id_ + 1)
       return failure(errc::unexpected_frame);
     if (m.version != version_) return failure(errc::stale_version, received_);
-    using answer = typename detail::requested_part<Limits>::answer;
-    const auto located = part_.locate(m, request_, context_, received_, wanted_, described_);
+    const auto located = part_.locate(m, request_, chunker_.image(), received_, chunker_.wanted, described_);
     if (!located) return failure(located.error());
-    if (*located == answer::differs) return compare();
-    if (*located == answer::too_many_ranges) return ask_for_part();
+    if (*located == decltype(part_)::answer::differs) return compare();
+    if (*located == decltype(part_)::answer::too_many_ranges) return ask_for_part();
     nonce_ = m.nonce;
-    return start_pulling(*located == answer::again);
+    return start_pulling(*located == decltype(part_)::answer::again);
   }
 
   result<recipient_event> on_chunk(const frame& m) noexcept {
@@ -331,18 +286,17 @@ class recipient {
     if (m.id != expected_id_) return failure(errc::wrong_payload, received_);
     if (phase_ != phase::pulling) return failure(errc::unexpected_frame, received_);
     if (m.version != version_) return failure(errc::stale_version, received_);
-    const std::uint64_t wanted = length_at(expected_);
-    if (wanted > owners_cap_ && m.length < wanted)
-      return failure(errc::does_not_fit, context_.image_bytes);  // an owner that does not know all_in_one_chunk
-    if (m.offset != expected_.offset || m.length != wanted) return failure(errc::wrong_payload, received_);
+    const std::uint64_t length = chunker_.length(expected_, request_);
+    if (chunker_.is_all_in_one(length) && m.length < length)  // the owner does not know all_in_one_chunk
+      return failure(errc::does_not_fit, chunker_.image().image_bytes);
+    if (m.offset != expected_.offset || m.length != length) return failure(errc::wrong_payload, received_);
     if (m.nonce != nonce_) {  // another serve: the owner has published the same content again, or had forgotten us
       if (!anew.begins()) return failure(errc::wrong_payload, received_);
       start_over(confirms_ ? before_last_byte() : received_);
       return recipient_event::ignored_chunk;
     }
-    cut_unseen_ = false;
-    wanted_.advance(expected_, wanted);
-    received_ += wanted;
+    chunker_.wanted.advance(expected_, length);
+    received_ += length;
     --in_flight_;
     ++expected_id_;
     if (!confirms_) {
@@ -409,31 +363,26 @@ class recipient {
   }
 
   result<recipient_event> start_pulling(bool again) noexcept {
-    // the pull that was sent ahead of the description; the owner shortens it to what length_at gives now
-    const bool asked = in_flight_ == 1;
-    ask_ = expected_ = wanted_.at(received_);
-    if (asked && wanted_.over(ask_)) return failure(errc::bad_frame, received_);
-    phase_ = confirms_ && wanted_.over(ask_) ? phase::confirming : phase::pulling;
+    const bool asked = in_flight_ == 1;  // ahead of the description; the owner shortens it to what is cut now
+    ask_ = expected_ = chunker_.wanted.at(received_);
+    if (asked && chunker_.wanted.over(ask_)) return failure(errc::bad_frame, received_);
+    phase_ = confirms_ && chunker_.wanted.over(ask_) ? phase::confirming : phase::pulling;
     request_sent_ = false;
-    if (asked) wanted_.advance(ask_, length_at(ask_));
+    if (asked) chunker_.wanted.advance(ask_, chunker_.length(ask_, request_));
     return again ? recipient_event::described_again : recipient_event::described;
   }
 
   pull_request request_;
-  [[no_unique_address]] Chunking chunking_;
-  chunk_context context_{};
+  detail::chunker<Chunking, Limits> chunker_;
   tensorpull::description described_{};
-  detail::wanted_ranges<Limits::slices> wanted_{};
-  place ask_{}, expected_{};  // of the next request and the next answer
+  detail::wanted_position ask_{}, expected_{};  // of the next request and the next answer
   std::uint64_t received_ = 0;
   std::uint64_t version_ = 0, nonce_ = 0, own_digest_ = 0;
-  std::uint32_t chunk_cap_ = max_payload_bytes, owners_cap_ = max_payload_bytes;
   std::uint32_t first_id_, next_id_, expected_id_, in_flight_ = 0, window_ = 1, delay_ms_ = 0;
   detail::requested_part<Limits> part_{};
   detail::schema_comparison comparison_{};
   phase phase_ = phase::start;
   bool description_came_ = false, asked_ahead_ = false, request_sent_ = false, verified_ = false;
-  bool cut_unseen_ = false;  // the chunk that is expected next was asked for before anything was known of the image
   bool one_by_one_ = false;  // an owner that was asked for names ahead of its description may have hung up over that
   bool confirms_ = false;  // everything is here, and the owner has to hear of it
 };

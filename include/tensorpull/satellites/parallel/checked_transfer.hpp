@@ -334,12 +334,14 @@ class checked_transfer {
     while (i < parts_.size() && parts_[i].right) ++i;
     if (i < parts_.parts_with(said_.data_start)) return;
     told_ = i;
+    const std::uint64_t first = std::uint64_t{parts_.parts_with(said_.data_start)} << parts_.shift();
+    plan_.begun(to_, said_, parts_.shift(), std::min(first, said_.image_bytes),
+                [this](std::size_t part) { return parts_[part].right; });
     to_.in_any_order(i == parts_.size() ? said_.image_bytes : parts_.begin_of(i));
     sharing_ = true;
     first_ = nobody;
     for (state& l : lines_)  // those that were refused among them
       if (l.machine.description().ref && !describes_it(l) && !is_wrong(l.source)) accuse(l.source);
-    plan_.begun(to_, said_, parts_.shift(), [this](std::size_t part) { return parts_[part].right; });
     if (i == parts_.size()) return finish();
     settle();
   }

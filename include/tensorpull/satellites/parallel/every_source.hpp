@@ -27,8 +27,9 @@ struct every_source {
   static constexpr bool goes_on = true;
   /// Whether a source counts this recipient, and is told that it has everything.
   static constexpr bool settles(std::uint8_t) noexcept { return true; }
-  /// The consumer has begun, and parts of 2^shift bytes land now. `right(part)`: those that are there already.
-  static constexpr void begun(const auto&, const description&, std::uint8_t, const auto&) noexcept {}
+  /// The consumer has begun, and parts of 2^shift bytes land now. `first`: the bytes of those that have the header.
+  /// `right(part)`: those that are there already.
+  static constexpr void begun(const auto&, const description&, std::uint8_t, std::uint64_t, const auto&) noexcept {}
   /// A part is right, and a source has given it.
   static constexpr void right(std::uint8_t, std::size_t) noexcept {}
   /// A source was busy, or gave wrong bytes.

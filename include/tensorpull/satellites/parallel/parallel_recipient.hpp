@@ -22,10 +22,9 @@ template <chunking_strategy Chunking, class Limits = default_limits>
 class parallel_recipient : private recipient<Chunking, Limits> {
   using base = recipient<Chunking, Limits>;
   using phase = typename base::phase;
-  using base::ask_, base::ask_for, base::before_last_byte, base::chunk_cap_, base::chunking_, base::confirms_,
-      base::context_, base::expected_id_, base::in_flight_, base::length_at, base::next_id_, base::nonce_,
-      base::owners_cap_, base::phase_, base::received_, base::request_, base::start_over, base::version_, base::wanted_,
-      base::window_, base::within_runs;
+  using base::ask_, base::ask_for, base::before_last_byte, base::chunker_, base::confirms_, base::expected_id_,
+      base::in_flight_, base::next_id_, base::nonce_, base::phase_, base::received_, base::request_, base::start_over,
+      base::version_, base::window_;
 
  public:
   /// An error of one source need not end the transfer, which abandons its consumer itself.
@@ -42,7 +41,7 @@ class parallel_recipient : private recipient<Chunking, Limits> {
     std::uint64_t offset = 0;  ///< in the image
     std::uint32_t length = 0;  ///< in bytes
     typename ledger::number of{};  ///< which chunk of the ledger it was
-    typename base::runs_type runs{};  ///< how its bytes lie
+    typename detail::wanted_ranges<Limits::slices>::runs_type runs{};  ///< how its bytes lie
   };
   using base::base;
   // what stays as it is
@@ -56,7 +55,7 @@ class parallel_recipient : private recipient<Chunking, Limits> {
   void measured(std::uint64_t landed, std::chrono::nanoseconds time) noexcept
     requires detail::adapts<Chunking>
   {
-    if (order_ == chunk_order::given) chunking_.measured({ask_.offset, ask_.offset, landed, time});
+    if (order_ == chunk_order::given) chunker_.measured({ask_.offset, ask_.offset, landed, time});
     else base::measured(landed, time);
   }
 
@@ -83,8 +82,7 @@ class parallel_recipient : private recipient<Chunking, Limits> {
     out = {};
     out.ref = request_.ref;
     out.version = version_;
-    ask_for(out, c.offset, c.length);
-    if constexpr (Limits::slices) base::ask_for_runs(out, c.runs);
+    ask_for(out, c.offset, c.length, c.runs);
     out.id = next_id_++;
     if (in_flight_++ == 0) expected_id_ = out.id;
     asked_[(first_ + count_++) % most_asked] = c;
@@ -127,24 +125,21 @@ class parallel_recipient : private recipient<Chunking, Limits> {
 
   /// The length of the chunk at a position, as this line cuts the image, at most `most`.
   std::uint64_t length_from(std::uint64_t position, std::uint64_t most) const noexcept {
-    return std::min(length_at(wanted_.at(position)), most);
+    return std::min(chunker_.length(chunker_.wanted.at(position), request_), most);
   }
   /// A chunk of the ledger as any line asks for it; its first part, if one request cannot have all of it.
   asked_chunk chunk_at(std::uint64_t position, std::uint64_t length, typename ledger::number of) const noexcept {
-    const auto from = wanted_.at(position);
-    length = within_runs(from, length);
-    return {position, from.offset, static_cast<std::uint32_t>(length), of, wanted_.runs(from, length)};
+    const auto from = chunker_.wanted.at(position);
+    length = chunker_.within_runs(from, length, request_);
+    return {position, from.offset, static_cast<std::uint32_t>(length), of, chunker_.wanted.runs(from, length)};
   }
   /// The longest chunk that its owner serves.
-  std::uint64_t longest_chunk() const noexcept { return owners_cap_; }
+  std::uint64_t longest_chunk() const noexcept { return chunker_.owners_cap(); }
   /// No later chunk is longer. Call it while none is in flight.
-  void cut_at(std::uint64_t most) noexcept {
-    chunk_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(owners_cap_, most));
-  }
+  void cut_at(std::uint64_t most) noexcept { chunker_.cut_at(most); }
   /// Whether another line's owner describes the same image.
   bool agrees_with(const parallel_recipient& other) const noexcept {
-    return version_ == other.version_ && context_.image_bytes == other.context_.image_bytes &&
-           context_.data_start == other.context_.data_start;
+    return version_ == other.version_ && chunker_.is_of(other.chunker_.image());
   }
   /// The version that is pulled, once it is known.
   std::uint64_t version() const noexcept { return version_; }
@@ -153,7 +148,7 @@ class parallel_recipient : private recipient<Chunking, Limits> {
   /// Whether it only looks for the first difference between the schemas.
   bool comparing() const noexcept { return phase_ == phase::comparing; }
   /// As if nothing had been asked or answered yet. Ids go on.
-  void forget() noexcept { *this = parallel_recipient(request_, chunking_, next_id_); }
+  void forget() noexcept { *this = parallel_recipient(request_, chunker_.strategy(), next_id_); }
 
  private:
   std::array<asked_chunk, most_asked> asked_{};

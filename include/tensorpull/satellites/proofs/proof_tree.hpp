@@ -7,6 +7,7 @@
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/satellites/proofs/blake3_lanes.hpp>
+#include <tensorpull/satellites/proofs/group_levels.hpp>
 
 #include <array>
 #include <cstddef>
@@ -14,49 +15,17 @@
 #include <new>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace tensorpull {
 
-/// A group is 2^level bytes of an image, the last one maybe fewer. Any level is a row of one tree, so owner and
-/// recipient need not agree on one.
-inline constexpr unsigned least_group_level = 16;
-inline constexpr unsigned most_group_level = 62;  ///< the coarsest
-
-/// How many groups an image has; at least one.
-constexpr std::uint64_t groups_of(std::uint64_t image_bytes, unsigned level) noexcept {
-  const std::uint64_t group = std::uint64_t{1} << level;
-  return image_bytes == 0 ? 1 : (image_bytes - 1) / group + 1;
-}
 /// The finest level whose values take at most `bytes`.
 constexpr unsigned level_within(std::uint64_t image_bytes, std::uint64_t bytes) noexcept {
   unsigned level = least_group_level;
   while (level < most_group_level && groups_of(image_bytes, level) > bytes / sizeof(blake3_value)) ++level;
   return level;
 }
-
-/// The name of the tensor with a level's values in the image that is published beside a model.
-class level_name {
- public:
-  /// Of level 0 to 99.
-  explicit constexpr level_name(unsigned level) noexcept
-      : text_{'b',
-              'l',
-              'a',
-              'k',
-              'e',
-              '3',
-              '.',
-              static_cast<char>('0' + level / 10),
-              static_cast<char>('0' + level % 10)} {}
-  /// Valid as long as this object.
-  constexpr std::string_view view() const noexcept { return {text_, sizeof text_}; }
-
- private:
-  char text_[9];
-};
 
 /// The ID under which the tree of a model can be published (derived_id), so that all owners of the model have its tree
 /// under one reference.

@@ -6,6 +6,7 @@
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/pull/running_pull.hpp>
 #include <tensorpull/satellites/proofs/proved.hpp>
+#include <tensorpull/satellites/proofs/proved_reference.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 
 #include <algorithm>
@@ -21,15 +22,6 @@
 #include <vector>
 
 namespace tensorpull {
-
-/// A recipient's knowledge of a model before it asks anybody: by a channel that it trusts, or by a signature
-/// (signed_reference.hpp).
-struct proved_reference {
-  reference model{};  ///< what is pulled; it has a version
-  reference tree{};  ///< proof_tree::image(); none if the root proves the image alone
-  blake3_value root{};  ///< of the image: what `b3sum` prints for it as a file
-  std::uint64_t image_bytes = 0;  ///< its length, header included
-};
 
 /// How a pull is proved.
 struct proof_options {
@@ -233,6 +225,7 @@ result<proof> proof_from_any(std::span<Where, Sources> from, const proved_refere
 template <class Net, detail::owners_at_once All, consumer Consumer>
 result<proved_receipt> pull_proved(const All& from, const proved_reference& of, Consumer& to,
                                    const proof_options& how = {}, const pull_options& options = {}) noexcept {
+  if constexpr (requires { from.stop_serving(); }) from.stop_serving();  // the consumer before may be gone
   if constexpr (!requires { requires Consumer::any_order; }) {
     return pull_proved<Net>(from.addresses(), of, to, how, options);
   } else {

@@ -71,6 +71,9 @@ class connection : private event_target,
   /// The IP address of the other end; none if the stream is no socket of IP. Cost: a system call.
   ip_address peer_address() const noexcept { return ip_address::of_peer(stream_.native_handle()); }
 
+  /// Whether the other end has asked for something that is published here, and may have it.
+  bool has_asked() const noexcept { return end_.has_asked(); }
+
   /// The other end is known to the program: it need not ask for something first to have a buffer for a frame above 512
   /// bytes and to outlive the accept budget. A connection that this end has begun is trusted; any other is until then
   /// only by what it asks for: a request for something published here, or a pull from it, gives it buffers, and a
@@ -152,8 +155,7 @@ class connection : private event_target,
         look_after_line(*pull_);
       }
     pumped did;
-    // The first answer is sent on its own, so that the other end works while the rest is collected. Otherwise both
-    // would sleep in turn.
+    // the first answer on its own, so that the other end works while the rest is collected: both would sleep in turn
     std::size_t most = 1;
     bool done = false;
     for (int round = 0; round < 16 && !done; ++round) {

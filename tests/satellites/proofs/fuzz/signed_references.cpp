@@ -12,8 +12,8 @@ namespace {
 
 namespace tp = tensorpull;
 
-bool is_hex(const std::string& s, std::size_t digits, const char* letters) {
-  return s.size() == digits && s.find_first_not_of(std::string("0123456789") + letters) == s.npos;
+bool is_hex(const std::string& s, std::size_t digits) {
+  return s.size() == digits && s.find_first_not_of("0123456789abcdef") == s.npos;
 }
 bool is_visible(const std::string& s) {
   return std::all_of(s.begin(), s.end(), [](unsigned char c) { return c >= 32 && c < 127; });
@@ -37,30 +37,37 @@ bool is_one(const std::string& text) {
     if (lines[i + 1].rfind(start, 0) != 0) return false;
     is[names[i]] = lines[i + 1].substr(start.size());
   }
-  const char* const either = "abcdefABCDEF";
   const std::string& federation = is["federation"];
   return !federation.empty() && federation.size() <= 255 && is_visible(federation) &&
          federation.find(' ') == federation.npos && is_visible(is["note"]) && is["note"].size() <= 1024 &&
-         is_number(is["round"]) && is_number(is["expires"]) && is_number(is["bytes"]) &&
-         is_hex(is["model"], 48, either) && is["model"].find_last_not_of('0') >= 32 &&
-         is["model"].find_last_not_of('0') != std::string::npos && is_hex(is["schema"], 16, either) &&
-         is_hex(is["tree"], 48, either) && is_hex(is["root"], 64, "abcdef") && is_hex(is["signature"], 128, "abcdef");
+         is_number(is["round"]) && is_number(is["expires"]) && is_number(is["bytes"]) && is_hex(is["model"], 48) &&
+         is["model"].find_last_not_of('0') >= 32 && is["model"].find_last_not_of('0') != std::string::npos &&
+         is_hex(is["schema"], 16) && is_hex(is["tree"], 48) && is_hex(is["root"], 64) && is_hex(is["signature"], 128);
 }
 
 unsigned signed_references(input in) {
   const std::string text(reinterpret_cast<const char*>(in.data()), in.size());
-  const auto read = tp::detail::read_signed(text);
-  require(read.has_value() == is_one(text), "a signed reference has its fields in their order, and nothing else");
-  if (read) {
-    require(text.substr(0, read->text.size()) == read->text && text.size() == read->text.size() + 139,
+  tp::detail::signed_claims read;
+  std::size_t at = 0;
+  const auto written = [&] {
+    const auto& c = read.claims;
+    return tp::detail::claims_text({c.of, std::string(c.federation), c.round, c.expires, std::string(c.note)});
+  };
+  const bool right = tp::detail::read_signed(text, read, at);
+  require(right == is_one(text), "a signed reference has its fields in their order, and nothing else");
+  require(at <= text.size(), "what is wrong is in the text");
+  if (right) {
+    require(text.substr(0, read.text.size()) == read.text && text.size() == read.text.size() + 139,
             "all is signed but the signature");
-    const auto again = tp::detail::claims_text(read->claims);
-    require(tp::detail::claims_text(tp::detail::read_signed(again + text.substr(read->text.size()))->claims) == again,
-            "what was read is written as it was");
+    const std::string first = written(), again = first + text.substr(read.text.size());
+    require(tp::detail::read_signed(again, read, at) && written() == first, "what was read is written as it was");
   }
   require(!tp::verify_reference(text, *tp::trusted_keys::parse(""), {}), "nobody has signed it");
+  const auto key = tp::parse_trusted_key(text);
+  if (text.find_first_of("\r\n") == text.npos && !text.empty() && text[0] != '#')
+    require(key.has_value() == tp::trusted_keys::parse(text).has_value(), "a file has a key in each line");
   (void)tp::trusted_keys::parse(text);
-  return read.has_value();
+  return right;
 }
 const registered mine{{"signed_references", signed_references}};
 

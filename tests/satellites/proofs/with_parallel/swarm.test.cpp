@@ -193,7 +193,7 @@ class bad_member {
     if (how != bad::has_nothing) {
       EXPECT_TRUE(connections_.published().add_image(lie_.source(), as));
     }
-    if (how == bad::is_busy) connections_.published().machine().arrives(as.id, &nothing_);
+    if (how == bad::is_busy) connections_.published().machine().arrives(as.id, &nothing_, 0);
     EXPECT_TRUE(to_.join(swarm_model().ref.model, local(*port)));
     thread_.emplace([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) (void)io_.run_one_for(20ms);

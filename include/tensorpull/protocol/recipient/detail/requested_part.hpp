@@ -40,6 +40,17 @@ namespace tensorpull::detail {
 template <class Limits>
 class requested_part {
  public:
+  /// Brings a request into the form that is read here: slices make it a part, and a part has no subset.
+  static void normalise(pull_request& r) noexcept {
+    r.part = r.part || !r.slices.empty();
+    if (r.part) r.subset = {};
+    if constexpr (Limits::slices) {
+      r.slices_ascend = true;
+      for (std::size_t i = 1; i < r.slices.size(); ++i)
+        if (r.slices[i].name < r.slices[i - 1].name) r.slices_ascend = false;
+    }
+  }
+
   /// Whether there are several.
   bool several() const noexcept { return several_; }
   /// Whether nothing follows this part.
@@ -48,38 +59,18 @@ class requested_part {
   std::uint64_t begin(const pull_request& r) const noexcept { return several_ ? r.schema->tensors[first_].begin : 0; }
   /// The position behind its last byte; there have to be several.
   std::uint64_t end(const pull_request& r) const noexcept { return r.schema->tensors[end_ - 1].end; }
-  element_list<std::string_view> names(const pull_request& r) const noexcept {
-    return Limits::slices && sounds_ ? element_list<std::string_view>() : all_names(r);
-  }
-
-  /// Which part of each of them is wanted; empty: all of all. Borrows the request.
-  element_list<index_range> slices(const pull_request& r) const noexcept {
-    if (sounds_ || r.slices.empty() || r.schema == nullptr) return {};
-    return {&r, first_, end_ - first_, [](const void* from, std::size_t first, std::size_t i) noexcept {
-              const auto& asked = *static_cast<const pull_request*>(from);
-              return asked.slice_of(asked.schema->tensors[first + i].name);
-            }};
-  }
-
   /// The i-th of the names; empty if there is none.
   error_name name(const pull_request& r, std::uint64_t i) const noexcept {
     const auto all = names(r);
     return i < all.size() ? error_name(all[static_cast<std::size_t>(i)]) : error_name{};
   }
 
-  /// Decides what the next request names.
-  void choose(const pull_request& r) noexcept {
-    const image_schema* const ours = r.schema;
-    if (!several_) {
-      const std::size_t own = ours != nullptr ? ours->tensor_count : 0;
-      const std::size_t count = r.subset.empty() ? own : r.subset.size();
-      end_ = static_cast<std::uint32_t>(count);
-      several_ = ours != nullptr && fitting(all_names(r), sliced(r), request_words_) < count;
-      if (!several_) return;
-    }
-    const std::size_t left = ours->tensor_count - first_,
-                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left), sliced(r), request_words_), 1);
-    end_ = first_ + static_cast<std::uint32_t>(std::min(std::min(left, fit), std::size_t{most_names_}));
+  /// The request for where they are.
+  void ask(frame& out, const pull_request& r) noexcept {
+    if (!this_located_) choose(r);
+    out.kind = frame_kind::locate;
+    out.names = names(r);
+    if constexpr (Limits::slices) out.slices = slices(r);
   }
   /// The next part is asked for.
   void go_on(const pull_request& r) noexcept {
@@ -89,8 +80,9 @@ class requested_part {
   }
   /// The owner states how many words a request may have; 0: it does not. does_not_fit, with a name: no request for that
   /// is so short, or another owner has located more names than this one takes, and some of the part has landed
-  /// (`received`).
+  /// (`received`). Or the slices are not ours.
   result<void> takes(std::uint16_t request_words, const pull_request& r, std::uint64_t received) noexcept {
+    if (const auto ok = slices_are_ours(r); !ok) return ok;
     request_words_ = request_words;
     if (request_words == 0 || r.schema == nullptr || !r.by_name()) return {};
     const auto too_long = [&](std::string_view name) {
@@ -105,9 +97,8 @@ class requested_part {
     this_located_ = false;
     return {};
   }
-  /// Whether an owner has told where tensors are: some of all, or those of this part.
+  /// Whether an owner has told where some of all tensors are.
   bool any_located() const noexcept { return any_located_; }
-  bool this_located() const noexcept { return this_located_; }
   /// The first request names nothing: whoever knows names refuses it as bad_request, and what knows none as
   /// `unsupported`. An owner of a small machine answers no request that is longer than a datagram.
   void sound_out() noexcept { sounds_ = Limits::slices && !any_located_; }
@@ -128,7 +119,7 @@ class requested_part {
     first,  ///< the ranges are there, of the first part that was located
     again,  ///< the ranges are there, of a later part or once more
     differs,  ///< the tensors are others than our schema's
-    too_many_ranges,  ///< names() are fewer from now on
+    too_many_ranges,  ///< its names are fewer from now on
   };
   /// Checks the answer to names(). `received`: bytes that are there of those that are wanted. The ranges go into
   /// `wanted`, and `described` counts their bytes.
@@ -159,6 +150,32 @@ class requested_part {
   std::uint64_t digest() const noexcept { return digest_; }
 
  private:
+  element_list<std::string_view> names(const pull_request& r) const noexcept {
+    return Limits::slices && sounds_ ? element_list<std::string_view>() : all_names(r);
+  }
+
+  /// Which part of each of them is wanted; empty: all of all. Borrows the request.
+  element_list<index_range> slices(const pull_request& r) const noexcept {
+    if (sounds_ || r.slices.empty() || r.schema == nullptr) return {};
+    return {&r, first_, end_ - first_, [](const void* from, std::size_t first, std::size_t i) noexcept {
+              const auto& asked = *static_cast<const pull_request*>(from);
+              return asked.slice_of(asked.schema->tensors[first + i].name);
+            }};
+  }
+  /// Decides what the next request names.
+  void choose(const pull_request& r) noexcept {
+    const image_schema* const ours = r.schema;
+    if (!several_) {
+      const std::size_t own = ours != nullptr ? ours->tensor_count : 0;
+      const std::size_t count = r.subset.empty() ? own : r.subset.size();
+      end_ = static_cast<std::uint32_t>(count);
+      several_ = ours != nullptr && fitting(all_names(r), sliced(r), request_words_) < count;
+      if (!several_) return;
+    }
+    const std::size_t left = ours->tensor_count - first_,
+                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left), sliced(r), request_words_), 1);
+    end_ = first_ + static_cast<std::uint32_t>(std::min(std::min(left, fit), std::size_t{most_names_}));
+  }
   element_list<std::string_view> all_names(const pull_request& r) const noexcept {
     if (!several_ && !r.subset.empty()) return r.subset;
     return r.schema != nullptr ? names_from(r, first_, end_ - first_) : element_list<std::string_view>();

@@ -14,6 +14,12 @@
 
 namespace tensorpull::detail {
 
+/// A position on the way through the ranges.
+struct wanted_position {
+  std::uint64_t offset = 0;  ///< in the image
+  std::size_t range = 0;
+};
+
 /// `Slices`: limits::slices.
 template <bool Slices>
 class wanted_ranges {
@@ -24,12 +30,6 @@ class wanted_ranges {
   using runs_type = std::conditional_t<Slices, byte_runs, one_run>;
   /// A range, and the runs in it that are wanted.
   using part = strided_range<runs_type>;
-
-  /// A position on the way through the ranges.
-  struct position {
-    std::uint64_t offset = 0;  ///< in the image
-    std::size_t range = 0;
-  };
 
   void all(std::uint64_t image_bytes) noexcept {
     parts_[0] = {0, image_bytes, {}};
@@ -64,26 +64,26 @@ class wanted_ranges {
 
   /// The position behind the last byte.
   std::uint64_t total() const noexcept { return total_; }
-  bool over(const position& p) const noexcept { return p.range >= count_; }
+  bool over(const wanted_position& p) const noexcept { return p.range >= count_; }
   /// How many wanted bytes of its range are left.
-  std::uint64_t left(const position& p) const noexcept {
+  std::uint64_t left(const wanted_position& p) const noexcept {
     const part& r = parts_[p.range];
     return r.runs.apart() ? r.size() - r.runs.before(p.offset - r.begin) : r.end - p.offset;
   }
   /// The same of its run.
-  std::uint64_t left_in_run(const position& p) const noexcept {
+  std::uint64_t left_in_run(const wanted_position& p) const noexcept {
     const part& r = parts_[p.range];
     return r.runs.left_in_run(r.runs.before(p.offset - r.begin));
   }
   /// How so many wanted bytes lie from there on.
-  runs_type runs(const position& p, std::uint64_t length) const noexcept {
+  runs_type runs(const wanted_position& p, std::uint64_t length) const noexcept {
     return Slices && !over(p) && length > left_in_run(p) ? parts_[p.range].runs : runs_type{};
   }
   /// How all wanted bytes of the range lie.
-  runs_type runs(const position& p) const noexcept { return parts_[p.range].runs; }
+  runs_type runs(const wanted_position& p) const noexcept { return parts_[p.range].runs; }
   /// Where the wanted byte number `n` lies; over() if n = total(). It is not before the first.
-  position at(std::uint64_t n) const noexcept {
-    position p;
+  wanted_position at(std::uint64_t n) const noexcept {
+    wanted_position p;
     n -= before_;
     for (; p.range < count_; ++p.range) {
       const std::uint64_t length = parts_[p.range].size();
@@ -106,7 +106,7 @@ class wanted_ranges {
     return {};
   }
   /// `length` must not pass the end of the range.
-  void advance(position& p, std::uint64_t length) const noexcept {
+  void advance(wanted_position& p, std::uint64_t length) const noexcept {
     const part& r = parts_[p.range];
     if (r.runs.apart()) {
       const std::uint64_t n = r.runs.before(p.offset - r.begin) + length;

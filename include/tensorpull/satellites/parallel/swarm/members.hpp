@@ -17,15 +17,15 @@ namespace tensorpull {
 /// From where an address can be reached. Members of one group can all reach each other's: an address of a site means
 /// another machine at another site, and that of a loopback interface means each machine itself.
 enum class swarm_reach : std::uint8_t {
-  machine,
-  site,
-  internet
+  machine,  ///< this machine alone: a loopback interface, a Unix socket
+  site,  ///< one network: private addresses
+  internet,  ///< everywhere
 };
 
 /// Where a member's connection is from, by which one party is told from another.
 struct swarm_origin {
   std::uint64_t neighbourhood = 0;  ///< a number for its network, as ip_address::neighbourhood()
-  swarm_reach reach = swarm_reach::machine;
+  swarm_reach reach = swarm_reach::machine;  ///< of its address
 
   friend constexpr bool operator==(const swarm_origin&, const swarm_origin&) noexcept = default;
 };
@@ -57,7 +57,7 @@ class swarm_members {
   /// another has that seat.
   struct seat {
     std::uint32_t place = 0;  ///< 0: none
-    std::uint32_t generation = 0;
+    std::uint32_t generation = 0;  ///< how often the seat was free before
 
     constexpr explicit operator bool() const noexcept { return place != 0; }
     friend constexpr bool operator==(const seat&, const seat&) noexcept = default;
@@ -131,6 +131,8 @@ class swarm_members {
     for (const group& g : groups_) n += g.members;
     return n;
   }
+  /// Whether no group is empty. Cost: the same.
+  bool full() const noexcept { return groups() == Groups; }
   /// How many groups have members. Cost: the same.
   std::size_t groups() const noexcept {
     std::size_t n = 0;

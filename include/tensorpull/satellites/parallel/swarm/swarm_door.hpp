@@ -118,8 +118,6 @@ class door_handler {
   template <class C>
   bool answers(C& c, const reference& model, const join& asks, swarm::list& answer) noexcept {
     seat held = seat_of(c);
-    const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
-        std::chrono::steady_clock::now().time_since_epoch());
     bool holds = false;
     {
       const lock_guard hold(lock_);
@@ -130,16 +128,19 @@ class door_handler {
     const bool there = may && is_published(model);
     const auto where = there ? whereabouts_of(c, asks) : optional<whereabouts>();
     const lock_guard hold(lock_);
+    const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now().time_since_epoch());
     if (there && where) {
       const system_entropy random;
       const auto take = [&] {
         return members_.join(held, model, where->from, where->address, asks.state, now, random);
       };
-      if (seat taken = take(); taken) held = taken;
-      else {
+      seat taken = take();
+      if (!taken && members_.full()) {
         members_.leave_all([this](const reference& other) { return !is_published(other); });
-        held = take();
+        taken = take();
       }
+      held = taken;
     } else if (there || holds) {
       members_.leave(held);
       held = {};

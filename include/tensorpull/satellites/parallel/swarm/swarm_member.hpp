@@ -100,7 +100,7 @@ class swarm_member {
     detail::stopwatch<typename Parts::platform> lonely;
     std::uint64_t landed = 0;
     const auto besides = [&](const auto&) noexcept {
-      s.step(&lines);
+      if (!pull.ended()) s.step(&lines);  // a consumer that was abandoned may have no memory any more
       // members that cannot reach the owner, either, wait for each other
       const std::uint64_t before = std::exchange(landed, pull.transfer().landed_bytes());
       if (!lines.is_over(0) || landed != before) lonely.restart();
@@ -124,6 +124,9 @@ class swarm_member {
   /// it any more. If the memory cannot be read any more, as that of a safetensors_file after finish(), nobody is
   /// served.
   bool serve(std::chrono::milliseconds time, const stop_token& stop = {}) noexcept { return s_->serve(time, stop); }
+
+  /// From now on nobody is served from a consumer's memory, which may go away. A pull begins with it.
+  void stop_serving() const noexcept { s_->end(false); }
 
  private:
   static constexpr std::chrono::milliseconds patience{10'000};

@@ -21,32 +21,33 @@ class arriving_owner : public Owner {
  public:
   using Owner::Owner;
 
-  /// From now on this reference arrives; `proved`, borrowed, has its parts. The first `header` bytes are given to
-  /// nobody.
-  void arrives(const ref_id& id, const swarm::parts* proved, std::uint64_t header = 0) noexcept {
+  /// From now on this reference arrives; `proved`, borrowed, has its parts. The first `never` bytes are never given.
+  void arrives(const ref_id& id, const swarm::parts* proved, std::uint64_t never) noexcept {
     id_ = id;
     proved_ = proved;
-    header_ = header;
+    never_ = never;
   }
   /// Everything is there.
-  void has_arrived() noexcept { proved_ = nullptr; }
+  void arrived() noexcept { proved_ = nullptr; }
 
   bool handle(typename Owner::peer& from, const frame& m, pending_reply& out,
               const identity_source& who = {}) noexcept {
-    if (m.kind == frame_kind::pull && is_missing(m)) {
+    // asked first, so that one that may not have it hears the same as of an unknown reference
+    const bool says = Owner::handle(from, m, out, who);
+    if (says && out.kind == frame_kind::chunk && is_missing(out))
       out = {.kind = frame_kind::refused,
              .status = status::busy,
              .id = m.id,
              .ref = m.ref,
-             .version = m.version,
+             .version = out.version,
              .offset = m.offset};
-      return true;
-    }
-    return Owner::handle(from, m, out, who);
+    return says;
   }
   digest_state locate(typename Owner::peer& from, const frame& m, std::span<byte_range> ranges, frame& answer,
                       const identity_source& who = {}) noexcept {
-    if (proved_ == nullptr || m.ref != id_) return Owner::locate(from, m, ranges, answer, who);
+    publication_facts facts;
+    if ((proved_ == nullptr && never_ == 0) || m.ref != id_ || Owner::look(from, m, facts, who) != status::ok)
+      return Owner::locate(from, m, ranges, answer, who);
     answer = {};
     answer.kind = frame_kind::refused;
     answer.status = status::busy;
@@ -56,22 +57,26 @@ class arriving_owner : public Owner {
     return digest_state::ready;
   }
 
+  /// As the owner's. A reply may be of the same content that was published before, and arrives again in other memory.
+  bool renew(pending_reply& r) noexcept { return !is_missing(r) && Owner::renew(r); }
+
  private:
-  /// Whether a byte that is asked for is not proved. A request of runs is none of a swarm's.
-  bool is_missing(const frame& m) const noexcept {
-    if (m.ref == id_ && m.offset < header_) return true;
-    if (proved_ == nullptr || m.ref != id_) return false;
-    if (m.flag || m.length == 0) return true;
-    const std::uint64_t last = m.offset + (m.length - 1);
-    if (last < m.offset || last >> proved_->shift >= swarm::most_parts) return true;
-    for (std::uint64_t part = m.offset >> proved_->shift; part <= last >> proved_->shift; ++part)
+  /// Whether a byte that is to be sent is not proved. A request of runs is none of a swarm's.
+  bool is_missing(const pending_reply& r) const noexcept {
+    if (r.ref != id_) return false;
+    if (r.offset < never_) return true;
+    if (proved_ == nullptr) return false;
+    if (r.runs || r.length == 0) return true;
+    const std::uint64_t last = r.offset + (r.length - 1);
+    if (last < r.offset || last >> proved_->shift >= swarm::most_parts) return true;
+    for (std::uint64_t part = r.offset >> proved_->shift; part <= last >> proved_->shift; ++part)
       if (!proved_->has(static_cast<std::size_t>(part))) return true;
     return false;
   }
 
   ref_id id_{};
   const swarm::parts* proved_ = nullptr;
-  std::uint64_t header_ = 0;
+  std::uint64_t never_ = 0;
 };
 
 /// A transport whose owners have images that arrive. One thread runs its connections.

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
+#include <tensorpull/links/posix/ip_address.hpp>
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/satellites/parallel/swarm/detail/arriving_owner.hpp>
 #include <tensorpull/satellites/parallel/swarm/detail/part_homes.hpp>
+#include <tensorpull/system/address.hpp>
 #include <tensorpull/transports/host/host.hpp>
 #include <tensorpull/transports/owner_parts.hpp>
 #include <tensorpull/transports/publishing_owner.hpp>
@@ -46,8 +48,12 @@ struct member_plan {
   static constexpr bool goes_on = false;  // parts are short, and others have them
   static constexpr bool settles(std::uint8_t source) noexcept { return source == part_homes::owner; }
   template <class Consumer, class Right>
-  void begun(const Consumer& to, const description& of, std::uint8_t shift, const Right& right) const noexcept {
-    state->begun(landed_in(to), of, shift);
+  void begun(Consumer& to, const description& of, std::uint8_t shift, std::uint64_t first,
+             const Right& right) const noexcept {
+    const source_view image = landed_in(to);
+    const bool has_header = image.schema != nullptr && image.schema->fingerprint == of.fingerprint &&
+                            image.schema->header_bytes == of.data_start && to.check(0, first);
+    state->begun(image, of, shift, has_header);
     for (std::size_t i = 0; i < state->homes.parts(); ++i)
       if (right(i)) state->homes.right(~std::uint8_t{0}, i);
   }
@@ -129,15 +135,14 @@ class member_state {
     wrong = spoilt_ = 0;
     has_list_ = fresh_ = asked_ = false;
   }
-  /// The image's header is right, and its parts arrive.
-  void begun(const source_view& image, const description& of, std::uint8_t shift) noexcept {
+  /// The image's header is right, and its parts arrive. `has_header`: the image has this header, too, and not another
+  /// one, or none, as a file that is read back has.
+  void begun(const source_view& image, const description& of, std::uint8_t shift, bool has_header) noexcept {
     homes.cut(of.image_bytes == 0 ? 0 : static_cast<std::size_t>(((of.image_bytes - 1) >> shift) + 1), shift,
               clock::now());
     if (image.schema == nullptr || published_) return;
-    // memory that is not laid out as the image travels cannot be passed on
-    if (image.schema->header_bytes != of.data_start || image.schema->image_bytes != of.image_bytes) return;
-    // a file's view knows no header, which members have before they know each other
-    const bool has_header = image.schema->fingerprint != 0 && image.schema->fingerprint == of.fingerprint;
+    // of another length, its bytes lie elsewhere
+    if (image.schema->image_bytes != of.image_bytes || image.schema->header_bytes != of.data_start) return;
     model_.version = of.version;
     model_.fingerprint = of.fingerprint;
     schema_ = *image.schema;
@@ -158,7 +163,7 @@ class member_state {
   /// The pull is over.
   void end(bool complete) noexcept {
     if (!complete) return withdraw();
-    if (published_) machine().has_arrived();
+    if (published_) machine().arrived();
   }
 
   /// One step beside a step of the pull. `Lines`: of that.
@@ -210,7 +215,7 @@ class member_state {
     sent_before_ += sent_now();
     published_ = false;
     (void)connections_.published().withdraw({model_.id, model_.version, 0});
-    machine().arrives({}, nullptr);
+    machine().arrives({}, nullptr, 0);
   }
 
   // The handler's calls.
@@ -258,7 +263,7 @@ class member_state {
     for (std::uint8_t s = 1; s < part_homes::seats; ++s)
       if (homes.number_of(s) != 0 && entry_of(homes.number_of(s)) == nullptr) homes.leave(s);
     for (const swarm::member_entry& m : list_.members()) {
-      if (seat_of(m.number) != 0) continue;
+      if (seat_of(m.number) != 0 || !is_place(m.address.view())) continue;
       // one that is listed no longer has a seat as long as it has a line: it may give what it has
       for (std::uint8_t s = 1; s < part_homes::seats; ++s) {
         if (homes.number_of(s) != 0 || (spoilt_ >> s & 1) != 0) continue;
@@ -270,6 +275,13 @@ class member_state {
         break;
       }
     }
+  }
+  /// Whether an address can be connected to without a question to anybody: digits and a port, or a path.
+  static bool is_place(std::string_view address) noexcept {
+    if (address.starts_with('/')) return true;
+    const auto at = parse_address(address);
+    const auto host = at ? ip_address::of_digits(at->host.data()) : ip_address();
+    return host && host != ip_address::of_digits("0.0.0.0") && at->number != 0;
   }
   const swarm::member_entry* entry_of(std::uint64_t number) const noexcept {
     for (const swarm::member_entry& m : list_.members())
@@ -316,7 +328,9 @@ class member_state {
     const std::size_t size = swarm::encode(homes.own(), body);
     for (auto& t : told_) {
       t.news = t.news || news;
-      if (t.to != nullptr && t.news) t.news = !t.to->send(swarm::parts_kind, {&model_, 1}, {body, size});
+      // the reference is a secret of those who ask for it
+      if (t.to != nullptr && t.to->has_asked() && t.news)
+        t.news = !t.to->send(swarm::parts_kind, {&model_, 1}, {body, size});
     }
   }
 

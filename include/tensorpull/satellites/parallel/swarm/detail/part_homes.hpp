@@ -50,7 +50,7 @@ class part_homes {
   }
   /// A member has a seat.
   void seat(std::uint8_t source, std::uint64_t number) noexcept {
-    others_[source] = {.number = number, .heard = now_};
+    others_[source] = {.number = number, .since = now_, .heard = now_};
     rank();
   }
   /// It is no longer listed.
@@ -70,9 +70,13 @@ class part_homes {
   /// It tells what it has. Parts of another length are none of ours.
   void heard(std::uint8_t source, const swarm::parts& of) noexcept {
     member& m = others_[source];
-    if (m.number == 0 || of.shift != own_.shift || m.has == of.proved) return;
-    m.has = of.proved;
-    m.heard = now_;
+    if (m.number == 0 || of.shift != own_.shift) return;
+    bool news = false;
+    for (std::size_t i = 0; i < m.has.size(); ++i) {
+      news = news || (of.proved[i] & ~m.has[i]) != 0;
+      m.has[i] |= of.proved[i];  // nobody has less than before
+    }
+    if (news) m.heard = now_;
   }
   /// It does not give what it has told: after three times it is asked for nothing.
   void refused(std::uint8_t source) noexcept { ++others_[source].refusals; }
@@ -110,7 +114,7 @@ class part_homes {
   struct member {
     std::uint64_t number = 0;
     map has{};
-    time_point heard{};  // something new
+    time_point since{}, heard{};  // heard: something new
     unsigned refusals = 0;
     bool gone = false;
   };
@@ -137,14 +141,17 @@ class part_homes {
     add(self);
     for (const member& m : others_)
       if (m.number != 0) add(m);
-    // one that has its share already is less patient with others
+    // one that has its share already is less patient with others, which may tell something new for ever
+    const auto heard = [this](const member& m) {
+      return share_.count() == 0 ? m.heard : std::min(m.heard, m.since + 2 * share_);
+    };
     const auto patience = std::max<std::chrono::nanoseconds>(least_patience, (left_ > 0 ? 4 : 1) * interval_);
     left_ = 0;
     for (std::size_t part = 0; part < parts_; ++part) {
       const member* m = listed[part % n];
       auto turn = begun_;
       for (std::uint64_t before = ~std::uint64_t{0}; m != nullptr && m != &self && turn <= now_;) {
-        if (!m->gone) turn = std::max(turn, m->heard) + patience;
+        if (!m->gone) turn = std::max(turn, heard(*m)) + patience;
         const member* next = nullptr;
         for (std::size_t i = 0; i < n; ++i)
           if (const auto w = weight(*listed[i], part);
@@ -158,6 +165,7 @@ class part_homes {
       at_once_[part] = is_ours_[part] && (turn == begun_ || now_ - turn >= patience);
       left_ += is_ours_[part] && !has(own_.proved, part);
     }
+    if (left_ == 0 && from_owner_ > 0 && share_.count() == 0) share_ = now_ - begun_;
     ranked_ = now_;
   }
 
@@ -168,6 +176,7 @@ class part_homes {
   int from_owner_ = 0;
   std::uint64_t self_ = 0;
   std::chrono::nanoseconds interval_{};  // between two parts from the owner
+  std::chrono::nanoseconds share_{};  // the time until it had its share of them; 0: it has not
   time_point begun_{}, ranked_{}, now_{};
   bool known_ = false;
 };
