@@ -12,8 +12,8 @@
 
 namespace tensorpull::detail {
 
-/// The part of a checked_transfer that knows no bytes. It chooses none of the lines itself: the pull asks it, and tells
-/// it how far the pull is. `Machine`: the parallel_recipient of a line. `Plan`: see there.
+/// The part of a checked_transfer that touches no bytes. The pull asks it which line may do what, decides, and tells it
+/// how far the pull is. `Machine`: a parallel_recipient. `Plan`: as every_source.
 template <class Machine, class Plan>
 class checked_lines {
   using sources_type = std::conditional_t<(Plan::most_lines > 8), std::uint32_t, std::uint8_t>;  // a bit each
