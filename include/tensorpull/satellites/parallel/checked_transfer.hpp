@@ -39,10 +39,10 @@ class checked_transfer {
   static constexpr bool wants_some = requires { requires Consumer::wants_some; };
   static_assert(
       [] {
-        if constexpr (wants_some) return !Plan::goes_on && Plan::most_lines <= Consumer::most_lines;
+        if constexpr (wants_some) return Plan::most_lines <= Consumer::most_lines;
         else return true;
       }(),
-      "tensorpull: each part of which some are wanted is from one line alone (short_parts)");
+      "tensorpull: this consumer takes bytes from fewer lines (consumer, 17)");
 
  public:
   using consumer_type = Consumer;  ///< where the bytes go
@@ -138,7 +138,7 @@ class checked_transfer {
   bool take_over(std::uint8_t number) noexcept {
     const std::uint8_t from = lines_[number].source;
     const auto of = parts_.free_slowest(
-        number, !wants_some, [&](const part_type& p) { return plan_.gives(from, parts_.index_of(p), true); });
+        number, [&](const part_type& p) { return plan_.gives(from, parts_.index_of(p), true); });
     if (!of) return false;
     if (of->line != nobody) lines_[of->line].is_late = true;
     const sources_type bit = bit_of(of->source);
@@ -325,7 +325,7 @@ class checked_transfer {
     const std::uint64_t right = std::min(to_.right_bytes(), d.image_bytes);
     if constexpr (requires { to_.read_back(); })
       if (right > 0 && !header_.take_all(to_.read_back(), d.data_start)) return accuse(source);
-    parts_.begin(d.image_bytes, to_.group_bytes(), right);
+    parts_.begin(d.image_bytes, to_.group_bytes(), right, wants_some);
     wanted_ = parts_.size();
     first_ = n;
     ++answers_;
