@@ -36,10 +36,10 @@ class checked_transfer : private detail::checked_lines<parallel_recipient<Chunki
   static constexpr bool wants_some = requires { requires Consumer::wants_some; };
   static_assert(
       [] {
-        if constexpr (wants_some) return !Plan::goes_on && Plan::most_lines <= Consumer::most_lines;
+        if constexpr (wants_some) return Plan::most_lines <= Consumer::most_lines;
         else return true;
       }(),
-      "tensorpull: each part of which some are wanted is from one line alone (short_parts)");
+      "tensorpull: this consumer takes bytes from fewer lines (consumer, 17)");
   using base::begun_, base::describes_it, base::ended_, base::error_, base::finished_, base::first_, base::is_wrong,
       base::lines_, base::machine, base::nobody, base::plan_, base::returns, base::said_, base::sharing_, base::usable;
   using typename base::line_state, typename base::state;
@@ -101,7 +101,7 @@ class checked_transfer : private detail::checked_lines<parallel_recipient<Chunki
   bool take_over(std::uint8_t number) noexcept {
     const std::uint8_t from = lines_[number].source;
     const auto of = parts_.free_slowest(
-        number, !wants_some, [&](const part_type& p) { return plan_.gives(from, parts_.index_of(p), true); });
+        number, [&](const part_type& p) { return plan_.gives(from, parts_.index_of(p), true); });
     if (of) base::relieved(of->line, of->source);
     return of.has_value();
   }
@@ -197,7 +197,7 @@ class checked_transfer : private detail::checked_lines<parallel_recipient<Chunki
     const std::uint64_t right = std::min(to_.right_bytes(), d.image_bytes);
     if constexpr (requires { to_.read_back(); })
       if (right > 0 && !header_.take_all(to_.read_back(), d.data_start)) return accuse(source);
-    parts_.begin(d.image_bytes, to_.group_bytes(), right);
+    parts_.begin(d.image_bytes, to_.group_bytes(), right, wants_some);
     wanted_ = parts_.size();
     first_ = n;
     ++answers_;

@@ -45,7 +45,6 @@ struct short_parts : every_source {
   static constexpr std::size_t most_claimed(std::size_t parts, std::size_t lines) noexcept {
     return std::min<std::size_t>(every_source::most_claimed(parts, lines), 8);
   }
-  static constexpr bool goes_on = false;
 };
 
 }  // namespace tensorpull

@@ -237,6 +237,7 @@ result<proof> proof_from_any(std::span<Where, Sources> from, const proved_refere
 /// Over parallel_addresses, also of one address, tensors by name are proved by the same root, if the consumer takes
 /// bytes in any order: of the image the parts with the header are fetched, and then those with a byte of these tensors,
 /// at most 512 in all. See proved_tensors for errors and memory. Slices are not_verifiable, and nothing resumes.
+/// A connection that is lost costs the group that it was in.
 template <class Net, detail::owners_at_once All, consumer Consumer>
 result<proved_receipt> pull_proved(const All& from, const proved_reference& of, Consumer& to,
                                    const proof_options& how = {}, const pull_options& options = {}) noexcept {

@@ -217,9 +217,11 @@ bool pull_at_random(std::uint64_t seed) {
   for (std::size_t i = names.size(); i > 1; --i) std::swap(names[i - 1], names[r.below(i)]);
   const std::uint64_t sources = 1 + r.below(4), honest_one = r.below(sources);
   const bool all_honest = r.below(3) == 0;
+  // what a connection carries before it is lost is a group now and then, or nothing would ever be proved
+  const std::uint64_t piece = std::uint64_t{1} << (8 + r.below(9));
   const lines_of lines{.count = std::min<std::uint64_t>(8, sources + r.below(4)),
-                       .piece = std::uint64_t{1} << (8 + r.below(9)),
-                       .losses = !all_honest && r.below(3) == 0 ? 30 + r.below(300) : 0};
+                       .piece = piece,
+                       .losses = !all_honest && piece >= 4096 && r.below(2) == 0 ? 30 + r.below(300) : 0};
   std::uint8_t honest = 0;
   std::uint64_t sum = 0;
   std::vector<tampering> lies(sources);

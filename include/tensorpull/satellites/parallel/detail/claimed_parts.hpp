@@ -30,9 +30,10 @@ class claimed_parts {
 
   using part = claimed_part;
 
-  /// The first `right` bytes are there already.
-  void begin(std::uint64_t image_bytes, std::uint64_t group_bytes, std::uint64_t right) noexcept {
+  /// The first `right` bytes are there already. `by_groups`: of a part that is left only whole groups stay.
+  void begin(std::uint64_t image_bytes, std::uint64_t group_bytes, std::uint64_t right, bool by_groups) noexcept {
     image_bytes_ = image_bytes;
+    stays_ = by_groups ? group_bytes : 1;
     shift_ = static_cast<std::uint8_t>(std::bit_width(group_bytes) - 1);
     while (image_bytes != 0 && (image_bytes - 1) >> shift_ >= Most) ++shift_;
     count_ = image_bytes == 0 ? 0 : static_cast<std::size_t>(((image_bytes - 1) >> shift_) + 1);
@@ -139,10 +140,9 @@ class claimed_parts {
     std::uint8_t line = nobody, source = nobody;
   };
   /// Any source may begin the parts anew that the slowest of the other lines has claimed or left. Nothing: there are
-  /// none. `goes_on`: their sources may go on with what they have begun. `gives(part)`: whether the source of this
-  /// number may be asked for it.
+  /// none. `gives(part)`: whether the source of this number may be asked for it.
   template <class Gives>
-  optional<holder> free_slowest(std::uint8_t line, bool goes_on, Gives gives) noexcept {
+  optional<holder> free_slowest(std::uint8_t line, Gives gives) noexcept {
     const part* slowest = nullptr;
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -157,19 +157,18 @@ class claimed_parts {
     for (std::size_t i = 0; i < count_; ++i) {
       part& p = parts_[i];
       if (p.right || p.line != of.line || p.source != of.source) continue;
-      if (goes_on) abandon(p);
-      else empty(p);
-      p.free = goes_on;
+      abandon(p);
+      p.free = true;
     }
     return of;
   }
 
  private:
-  static void abandon(part& p) noexcept {
+  void abandon(part& p) noexcept {
     p.line = nobody;
-    p.asked = p.landed;
+    p.asked = p.landed -= p.landed % stays_;
   }
-  static void empty(part& p) noexcept {
+  void empty(part& p) noexcept {
     p.landed = 0;
     abandon(p);
     p.source = nobody;
@@ -177,7 +176,7 @@ class claimed_parts {
   }
 
   std::array<part, Most> parts_{};
-  std::uint64_t image_bytes_ = 0;
+  std::uint64_t image_bytes_ = 0, stays_ = 1;
   std::size_t count_ = 0;
   std::uint8_t shift_ = 0;
 };
