@@ -146,15 +146,7 @@ class image_landing {
     const image_schema& schema = made_.schema;
     if (schema.header_bytes != stated_) return failure(errc::bad_frame, taken_);
     if (schema.image_bytes != image_bytes_) return failure(errc::schema_mismatch, schema.image_bytes);
-    // the reader passes over lengths and offsets, and only the very bytes have the digest of what was published
-    xxh3_64 own;
-    for (std::uint64_t at = 0; at < stated_;) {
-      std::byte slice[1024];
-      const std::size_t n = write_header(schema, at, slice);
-      own.update(std::span<const std::byte>(slice, n));
-      at += n;
-    }
-    if (own.digest() != spelling_.digest()) return failure(errc::bad_frame, taken_);
+    if (detail::header_digest(schema) != spelling_.digest()) return failure(errc::bad_frame, taken_);
     description d;
     d.fingerprint = schema.fingerprint;
     d.image_bytes = image_bytes_;

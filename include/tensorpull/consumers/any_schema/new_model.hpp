@@ -4,7 +4,9 @@
 
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/consumers/land.hpp>
+#include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/arrange.hpp>
+#include <tensorpull/image/header.hpp>
 #include <tensorpull/image/header_reader.hpp>
 
 #include <algorithm>
@@ -59,6 +61,18 @@ struct header_tables {
     return {};
   }
 };
+/// The digest of the header as it is written. header_reader passes over lengths and offsets, so only a header with this
+/// digest has the tensors where the schema has them.
+inline std::uint64_t header_digest(const image_schema& s) noexcept {
+  xxh3_64 own;
+  for (std::uint64_t at = 0; at < s.header_bytes;) {
+    std::byte slice[1024];
+    const std::size_t n = write_header(s, at, slice);
+    own.update(std::span<const std::byte>(slice, n));
+    at += n;
+  }
+  return own.digest();
+}
 inline result<void> is_described(const image_schema& s, const description& d) noexcept {
   const bool same = s.fingerprint == d.fingerprint && s.header_bytes == d.data_start && s.image_bytes == d.image_bytes;
   return same ? result<void>{} : result<void>(failure(errc::schema_mismatch));

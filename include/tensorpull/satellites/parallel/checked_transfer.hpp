@@ -207,6 +207,7 @@ class checked_transfer : private detail::checked_lines<parallel_recipient<Chunki
   void refuse(std::uint8_t source, const error& why) noexcept {
     if (why.code == errc::digest_mismatch && !to_.refused()) return accuse(source);
     if (why.code == errc::io || why.code == errc::disk_full || why.code == errc::out_of_memory) return fail(why);
+    if (wants_some && to_.refused()) return fail(why);  // the header is proved, so that of any other source is the same
     begun_by_ = nobody;
     end_source(source, why);
   }

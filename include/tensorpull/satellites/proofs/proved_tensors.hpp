@@ -3,6 +3,7 @@
 
 #include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/header_reader.hpp>
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/satellites/proofs/proof_tree.hpp>
@@ -171,12 +172,14 @@ class proved_tensors {
   void take_header(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (offset == proved_ && offset < taken_) {  // the group arrives anew
       header_.back_to(checked_);
+      spelling_ = checked_spelling_;
       taken_ = offset;
     }
     if (offset == proved_) wrong_ = {};
     if (wrong_ || offset != taken_ || offset >= described_.data_start) return;
     bytes = bytes.first(detail::smaller(bytes.size(), described_.data_start - offset));
     taken_ += bytes.size();
+    spelling_.update(bytes);
     try {
       if (const auto ok = header_.take(bytes); !ok) wrong_ = ok.error();
       else if (header_.table_bytes() / 2 > limits_.max_header_bytes)
@@ -193,6 +196,7 @@ class proved_tensors {
     if (wrong_) return heard(failure(*wrong_));
     if (!last) {
       checked_ = header_.here();
+      checked_spelling_ = spelling_;
       return {};
     }
     try {
@@ -205,7 +209,8 @@ class proved_tensors {
   result<void> choose() {
     detail::header_tables image;
     if (const auto ok = image.read(header_, described_.data_start); !ok) return ok;
-    if (image.schema.header_bytes != described_.data_start || image.schema.image_bytes != by_.image_bytes())
+    if (image.schema.header_bytes != described_.data_start || image.schema.image_bytes != by_.image_bytes() ||
+        detail::header_digest(image.schema) != spelling_.digest())
       return failure(errc::bad_frame, described_.data_start);
     std::vector<bool> named(image.entries.size());
     if (const auto ok = find_names(image.schema, named); !ok) return ok;
@@ -226,6 +231,7 @@ class proved_tensors {
     d.fingerprint = fingerprint_;
     d.image_bytes = wanted_bytes_;
     d.data_start = 0;
+    d.tensors = static_cast<std::uint64_t>(std::count(named.begin(), named.end(), true));  // a source may have lied
     d.verifiable = true;  // the root stands for the bytes
     begun_ = true;
     return to_.begin(d);
@@ -256,6 +262,7 @@ class proved_tensors {
   void forget_header(header_reader header) noexcept {
     std::swap(header_, header);  // not assigned: a string keeps its memory then
     checked_ = header_.here();
+    spelling_ = checked_spelling_ = {};
     wrong_ = {};
   }
 
@@ -266,6 +273,7 @@ class proved_tensors {
   description described_{};  // of the image
   header_reader header_{0};
   header_reader::mark checked_{};  // behind the last proved group
+  xxh3_64 spelling_, checked_spelling_;  // of the header so far; behind that group
   optional<error> wrong_;  // with the header, in a group that has not ended
   std::vector<run> runs_;
   std::uint64_t wanted_bytes_ = 0, told_ = 0;  // told_: how many of them the consumer was told of
