@@ -63,7 +63,6 @@ BREAKAGES = [
     ("satellites/proofs/proved_tensors.hpp", " ||\n        detail::header_digest(image.schema) != spelling_.digest())", ")", "satellites/proofs/with_parallel/subset_attacks", "*other_offsets*"),
     ("satellites/proofs/proved_tensors.hpp", "spelling_ = checked_spelling_;", "", "satellites/proofs/with_parallel/proved_subset", "*arrives_anew*"),
     ("satellites/proofs/proved_tensors.hpp", "d.tensors = static_cast<std::uint64_t>(std::count(named.begin(), named.end(), true));", "", "satellites/proofs/with_parallel/subset_attacks", "*nobody_has_proved*"),
-    ("satellites/parallel/checked_transfer.hpp", "if (wants_some && to_.refused()) return fail(why);", "", "satellites/proofs/with_parallel/subset_attacks", "*missing_name*"),
     ("satellites/proofs/proved_tensors.hpp", "header_.back_to(checked_);", "", "satellites/proofs/with_parallel/proved_subset", "*arrives_anew*"),
     ("satellites/proofs/proved_tensors.hpp", "noexcept -> bool { return false; };", "noexcept -> bool { return true; };", "satellites/proofs/with_parallel/proved_subset_over_tcp", "*another_process*"),
     ("satellites/proofs/proved_pull.hpp", "*std::exchange(all.cursor, nullptr) = {};", "all.cursor = nullptr;", "satellites/proofs/with_parallel/proved_subset_over_tcp", "*without_a_digest*"),
