@@ -41,7 +41,8 @@ struct every_source {
 
 /// The same for a consumer that wants some parts alone: they are short, so that few other bytes are fetched.
 struct short_parts : every_source {
-  static constexpr std::size_t most_parts = 512;
+  static constexpr std::size_t most_parts = 512;  ///< of an image
+  /// As every_source has it, and eight at most.
   static constexpr std::size_t most_claimed(std::size_t parts, std::size_t lines) noexcept {
     return std::min<std::size_t>(every_source::most_claimed(parts, lines), 8);
   }

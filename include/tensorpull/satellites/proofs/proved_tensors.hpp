@@ -43,7 +43,10 @@ class proved_tensors {
       "tensorpull: some tensors are proved for a consumer that takes bytes in any order (consumer, 13)");
 
  public:
-  static constexpr bool irrevocable = false, any_order = true, checks_groups = true, wants_some = true;
+  static constexpr bool irrevocable = false;  ///< it can begin anew (consumer, 1)
+  static constexpr bool any_order = true;  ///< (consumer, 13)
+  static constexpr bool checks_groups = true;  ///< (consumer, 15)
+  static constexpr bool wants_some = true;  ///< parts alone (consumer, 17)
   static constexpr std::uint8_t most_lines = 8;  ///< that may bring bytes at a time
 
   /// Borrows all. `names`: in any order; none: those of the consumer's schema. `limits`: of the header.
@@ -126,6 +129,7 @@ class proved_tensors {
   void abandon(const error& e) noexcept {
     if (std::exchange(begun_, false)) to_.abandon(e);
   }
+  /// The owner has heard that it ended.
   void confirmed() noexcept {
     if constexpr (requires { to_.confirmed(); }) to_.confirmed();
   }
