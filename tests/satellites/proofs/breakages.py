@@ -69,10 +69,6 @@ BREAKAGES = [
     ("satellites/proofs/proved_pull.hpp", "*std::exchange(all.cursor, nullptr) = {};", "all.cursor = nullptr;", "satellites/proofs/with_parallel/proved_subset_over_tcp", "*without_a_digest*"),
     ("satellites/proofs/proved_pull.hpp", "options.by_name() && options.slices.empty();", "options.by_name();", "satellites/proofs/with_parallel/proved_subset_over_tcp", "*Slices*"),
     ("satellites/proofs/proved_pull.hpp", "{.max_header_bytes = how.most_header_bytes}", "{}", "satellites/proofs/with_parallel/proved_subset_over_tcp", "*headers_length*"),
-    ("satellites/parallel/checked_transfer.hpp", "m.confirm(wants_some ? 0 : said_.version, !wants_some);", "m.confirm(said_.version, true);", "satellites/proofs/with_parallel/proved_subset_over_tcp", "*without_a_digest*"),
-    ("satellites/parallel/checked_transfer.hpp", "return wants_some && ok.error() == errc::digest_mismatch && !to_.refused()", "return false", "satellites/proofs/with_parallel/proved_subset", "*Whoever_lies*"),
-    ("satellites/parallel/detail/claimed_parts.hpp", "p = {.right = !wants(begin_of(i), length_of(i))};", "p = {.right = !wants(begin_of(i), length_of(i)) && false};", "satellites/proofs/with_parallel/proved_subset", "*cost_their_parts*"),
-    ("satellites/parallel/detail/claimed_parts.hpp", "else empty(p);", "else abandon(p);", "satellites/proofs/with_parallel/proved_subset", "*lost_or_silent*"),
     ("satellites/proofs/proved.hpp", "&& prove(all, 0, 0, by_.image_bytes());", ";", "satellites/proofs/with_parallel/proved_from_several", "*another_process*"),
     ("satellites/proofs/proved_pull.hpp", "if constexpr (requires { from.stop_serving(); }) from.stop_serving();", "", "satellites/proofs/with_parallel/swarm_attacks", "*pull_before*"),
 ]
