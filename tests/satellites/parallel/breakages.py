@@ -105,6 +105,7 @@ BREAKAGES = [
     ("satellites/parallel/swarm/detail/member_state.hpp", "    sent_before_ += sent_now();\n", "", "satellites/proofs/with_parallel/files_in_swarm", "*do_not_wait*"),
     ("satellites/parallel/checked_transfer.hpp", "m.confirm(wants_some ? 0 : said_.version, !wants_some);", "m.confirm(said_.version, true);", "satellites/proofs/with_parallel/proved_subset_over_tcp", "*without_a_digest*"),
     ("satellites/parallel/checked_transfer.hpp", "return wants_some && ok.error() == errc::digest_mismatch && !to_.refused()", "return false", "satellites/proofs/with_parallel/proved_subset", "*Whoever_lies*"),
+    ("satellites/parallel/checked_transfer.hpp", "if (wants_some && to_.refused()) return fail(why);", "", "satellites/proofs/with_parallel/subset_attacks", "*missing_name*"),
     ("satellites/parallel/detail/claimed_parts.hpp", "p = {.right = !wants(begin_of(i), length_of(i))};", "p = {.right = !wants(begin_of(i), length_of(i)) && false};", "satellites/proofs/with_parallel/proved_subset", "*cost_their_parts*"),
     ("satellites/parallel/checked_transfer.hpp", "if (wants_some && to_.refused()) return fail(why);", "", "satellites/proofs/with_parallel/subset_attacks", "*missing_name*"),
 ]

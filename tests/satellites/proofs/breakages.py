@@ -61,6 +61,7 @@ BREAKAGES = [
     ("satellites/proofs/proved_tensors.hpp", "if (!sharing_ || told_ != wanted_bytes_) return", "if (!sharing_) return", "satellites/proofs/with_parallel/proved_subset", "*only_if_all_are_there*"),
     ("satellites/proofs/proved_tensors.hpp", "if (open.next != offset) return failure(errc::not_verifiable, offset);", "", "satellites/proofs/with_parallel/proved_subset", "*only_if_all_are_there*"),
     ("satellites/proofs/proved_tensors.hpp", " ||\n        detail::header_digest(image.schema) != spelling_.digest())", ")", "satellites/proofs/with_parallel/subset_attacks", "*other_offsets*"),
+    ("satellites/proofs/proved_tensors.hpp", "if (d.data_start < 8 || d.data_start > d.image_bytes) return", "if (false) return", "satellites/proofs/with_parallel/subset_attacks", "*Without_a_header*"),
     ("satellites/proofs/proved_tensors.hpp", "spelling_ = checked_spelling_;", "", "satellites/proofs/with_parallel/proved_subset", "*arrives_anew*"),
     ("satellites/proofs/proved_tensors.hpp", "d.tensors = static_cast<std::uint64_t>(std::count(named.begin(), named.end(), true));", "", "satellites/proofs/with_parallel/subset_attacks", "*nobody_has_proved*"),
     ("satellites/proofs/proved_tensors.hpp", "header_.back_to(checked_);", "", "satellites/proofs/with_parallel/proved_subset", "*arrives_anew*"),

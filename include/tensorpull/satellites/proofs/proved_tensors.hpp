@@ -30,9 +30,9 @@ namespace tensorpull {
 ///
 /// Of a consumer with a schema the tensors have to be those of the names, and have its dtypes and shapes. Errors behind
 /// the header, with the tensor's name: bad_request: it is not in the image, or is named twice; schema_mismatch: the
-/// consumer has it not, or has another. Memory: what has arrived of the header, and at its end its table
-/// (new_model_limits), 24 bytes for each run of tensors that lie together, and 32 KiB of this object; nothing is
-/// allocated behind the header.
+/// consumer has it not, or has another. bad_frame: the header is proved, and not as an owner writes it. Memory: what
+/// has arrived of the header, and at its end its table (new_model_limits), 24 bytes for each run of tensors that lie
+/// together, and 32 KiB of this object; nothing is allocated behind the header.
 template <consumer Consumer, class Chunks = detail::blake3::by_lanes>
 class proved_tensors {
   static_assert(
@@ -71,6 +71,7 @@ class proved_tensors {
   result<void> begin(const description& d) noexcept {
     refused_ = false;
     if (d.image_bytes != by_.image_bytes()) return failure(errc::digest_mismatch, d.image_bytes);
+    if (d.data_start < 8 || d.data_start > d.image_bytes) return failure(errc::bad_frame, d.data_start);
     if (d.data_start > limits_.max_header_bytes) return failure(errc::too_large, d.data_start);
     described_ = d;
     forget_header(header_reader(limits_.max_tensors));

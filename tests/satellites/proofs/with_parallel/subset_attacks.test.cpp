@@ -65,6 +65,17 @@ TEST(SubsetAttacks, A_proved_header_with_other_offsets_is_refused) {
     EXPECT_TRUE(lie.empty() || mine.untouched());
   }
 }
+TEST(SubsetAttacks, Without_a_header_nothing_is_all_there) {
+  const model of = three();
+  const byte_vector image = of.image_bytes();
+  const auto by = tp::proof::make(blake3_of(image), image.size(), tp::least_group_level, {});
+  for (const std::uint64_t header : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{image.size()} + 1}) {
+    model mine = blank_subset(of, {"b"});
+    tp::land into(mine.destination());
+    tp::proved_tensors to(into, *by, {});
+    EXPECT_EQ(code_of(give_one_group(to, image, header)), errc::bad_frame);
+  }
+}
 /// The names are looked for in a header that is proved, so no other source could do better.
 TEST(SubsetAttacks, A_missing_name_is_told_whoever_lies_or_is_lost) {
   const names_list names{"missing"};
