@@ -1,4 +1,5 @@
-// Who asks the owner for which part of a swarm's image: by random groups that change, with a clock of the test's own.
+// The member that asks the owner for each part of a swarm's image, in random groups that change, with a clock of the
+// test's own.
 #include "support/random.hpp"
 
 #include <tensorpull/satellites/parallel/swarm/detail/part_homes.hpp>

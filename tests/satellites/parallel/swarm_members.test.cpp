@@ -1,4 +1,4 @@
-// The table of a swarm's members: who has a seat, and what each is told, against a model of it.
+// The table of a swarm's members: the seats that they have, and the lists that they are given, against a model of it.
 #include "support/random.hpp"
 #include "transports/sample_models.hpp"
 
@@ -53,7 +53,7 @@ struct plain_table {
     for (const auto& m : g) ++n[{m.reach, m.neighbourhood}];
     return n;
   }
-  /// What is allowed to be in one group.
+  /// The members that may be in one group.
   static bool is_fair(const std::vector<plain_member>& g) {
     if (g.size() > 16) return false;
     const auto n = by_origin(g);

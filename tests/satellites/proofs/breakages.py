@@ -12,7 +12,7 @@ BREAKAGES = [
     ("satellites/proofs/proved.hpp", "if (ends && !holds()) return", "if (false) return", "satellites/proofs/proved_pull", "*No_more_than_a_group*"),
     ("satellites/proofs/proved.hpp", "|| !by.holds(i, one)", "", "satellites/proofs/proved_pull", "*cut_off*"),
     ("satellites/proofs/proved.hpp", "if (why.code == errc::digest_mismatch) why.code = errc::wrong_payload;", "", "satellites/proofs/proved_pull", "*cannot_undo*"),
-    ("satellites/proofs/proved.hpp", "return to_.prepare(offset, std::min(length, end_of_group(offset) - offset), out);", "return to_.prepare(offset, length, out);", "satellites/proofs/proved_pull", "*cannot_undo*"),
+    ("satellites/proofs/proved.hpp", "return to_.prepare(offset, std::min(length, by_.end_of_group(offset) - offset), out);", "return to_.prepare(offset, length, out);", "satellites/proofs/proved_pull", "*cannot_undo*"),
     ("satellites/proofs/proved.hpp", "if (d.image_bytes != by_.image_bytes()) return failure(errc::digest_mismatch, d.image_bytes);", "", "satellites/proofs/proved_pull", "*of_another_length*"),
     ("satellites/proofs/proved_pull.hpp", "if (why == errc::digest_mismatch && ", "if (", "satellites/proofs/proved_pull", "*is_no_liar*"),
     ("satellites/proofs/proved.hpp", "proves.verifiable = true;", "", "satellites/proofs/hostile_sources", "*denies_the_digest*"),

@@ -72,16 +72,23 @@ struct published {
   std::unique_ptr<loopback_net::downloader> owner(const model* with = nullptr,
                                                   const tp::dynamic_image* and_tree = nullptr) const {
     auto made = std::make_unique<loopback_net::downloader>();
+    publish_at(*made, 0, with, and_tree);
+    return made;
+  }
+  /// Publishes both under their references at an owner. `recipients`: that are expected of the model.
+  template <class Owner>
+  void publish_at(Owner& owner, std::uint32_t recipients = 0, const model* with = nullptr,
+                  const tp::dynamic_image* and_tree = nullptr) const {
     tp::publish_options how;
     how.id = ref.model.id;
     how.version = ref.model.version;
-    EXPECT_TRUE(succeeded(made->add_image((with != nullptr ? *with : now).source(), how)));
-    if (ref.tree.id) {
-      how.id = ref.tree.id;
-      how.version = ref.tree.version;
-      EXPECT_TRUE(succeeded(made->add_image((and_tree != nullptr ? *and_tree : tree.image()).source(), how)));
-    }
-    return made;
+    how.recipients = recipients;
+    EXPECT_TRUE(succeeded(owner.add_image((with != nullptr ? *with : now).source(), how)));
+    if (!ref.tree.id) return;
+    how.id = ref.tree.id;
+    how.version = ref.tree.version;
+    how.recipients = 0;
+    EXPECT_TRUE(succeeded(owner.add_image((and_tree != nullptr ? *and_tree : tree.image()).source(), how)));
   }
 };
 

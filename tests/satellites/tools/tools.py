@@ -761,6 +761,18 @@ def refused(sender, *words, signed="model.safetensors.signed"):
     return done.get("refused", done["code"])
 
 
+def interrupted_at(path, at, *words):
+    """Interrupts a recv into `copy` when the path holds behind so many bytes, and lets the path go on. The words of the command that it prints."""
+    path.hold_at(at)
+    recv = processes.Program(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    path.wait_for_hold()
+    recv.send_signal(signal.SIGINT)
+    _, err = recv.communicate(timeout=60)
+    assert recv.returncode == 130 and os.path.exists(".copy.part"), (recv.returncode, err)
+    path.go_on()
+    return shlex.split(err.splitlines()[-1])
+
+
 def a_signed_reference_is_verified_before_anything_is_pulled():
     write("keys", "# of ours\n" + key_pair("ours"))
     write("others", key_pair("other")), write("revoked", Path("keys").read_text().rstrip() + " revoked\n"), write("none", "hospitals abc\n"), write("empty", "")
@@ -839,15 +851,8 @@ def senders_that_lie_are_named_and_what_lands_is_proved():
         get("--restart")
         # interrupted, changed by another process, and gone on with from another sender
         path = SlowPath(owner.port, 64 * MIB)
-        path.hold_at(3 * MIB)
         words = [path.address, write("what is signed", Path("model.safetensors.signed").read_bytes()), "--key", "keys", "-o", "copy", "--chunk", "64K"]
-        recv = processes.Program(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        path.wait_for_hold()
-        recv.send_signal(signal.SIGINT)
-        _, err = recv.communicate(timeout=60)
-        assert recv.returncode == 130 and os.path.exists(".copy.part"), (recv.returncode, err)
-        path.go_on()
-        again = shlex.split(err.splitlines()[-1])
+        again = interrupted_at(path, 3 * MIB, "recv", *words)
         assert again[0] == "recv" and again[-1] == "--resume" and "--key" in again, again
         with open(".copy.part", "r+b") as part:
             part.seek(MIB + 5)
@@ -893,14 +898,7 @@ def what_is_signed_arrives_over_several_connections():
         run(*words(owner, "--restart"))
         os.remove("copy")
         path = SlowPath(owner.port, 64 * MIB)
-        path.hold_at(3 * MIB)
-        recv = processes.Program(command(*words(path, "--connections", 3)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        path.wait_for_hold()
-        recv.send_signal(signal.SIGINT)
-        _, err = recv.communicate(timeout=60)
-        assert recv.returncode == 130 and os.path.exists(".copy.part"), (recv.returncode, err)
-        path.go_on()
-        again = shlex.split(err.splitlines()[-1])
+        again = interrupted_at(path, 3 * MIB, *words(path, "--connections", 3))
         assert again[0] == "recv" and "--connections" in again and "--key" in again and again[-1] == "--resume", again
         done = json.loads(run(*again, "--json")[0])
         assert Path("copy").read_bytes() == model and done["resumed_bytes"] > 0, done
@@ -2439,7 +2437,7 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here", "hub_environment", "without_hubs", "key_pair", "refused", "b3sum", "joined", "Member", "signed_model", "free_port"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "checkpoint", "files_below", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here", "hub_environment", "without_hubs", "key_pair", "refused", "b3sum", "joined", "Member", "signed_model", "free_port", "interrupted_at"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 OF_SATELLITES = {
     "parallel": (several_connections_and_several_senders, what_is_signed_arrives_over_several_connections, members_of_a_swarm_are_told_of_each_other, members_of_a_swarm_give_each_other_what_they_have_proved, members_of_a_swarm_leave_and_return, members_of_a_swarm_that_lie_are_named, a_directory_from_several_senders),

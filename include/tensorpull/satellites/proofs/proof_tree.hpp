@@ -141,6 +141,11 @@ class proof {
   std::uint64_t image_bytes() const noexcept { return image_bytes_; }  ///< its length, header included
   std::uint64_t group_bytes() const noexcept { return std::uint64_t{1} << level_; }  ///< of each group but the last
   std::uint64_t groups() const noexcept { return values_.size(); }  ///< how many; at least one
+  /// Where the group with this byte ends.
+  std::uint64_t end_of_group(std::uint64_t offset) const noexcept {
+    const std::uint64_t begin = offset - offset % group_bytes();
+    return begin + std::min(group_bytes(), image_bytes_ - begin);
+  }
   /// The hash of group i, of which it has taken nothing yet.
   template <class Chunks = detail::blake3::by_lanes>
   detail::group_hash<Chunks> hash_of(std::uint64_t i) const noexcept {

@@ -70,7 +70,7 @@ class proved : public detail::passed_on<Consumer> {
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (any_order_) return to_.prepare(offset, length, out);
     if (offset < hashed_) return detail::prepare_in(again_, std::min(length, hashed_ - offset), out);
-    return to_.prepare(offset, std::min(length, end_of_group(offset) - offset), out);
+    return to_.prepare(offset, std::min(length, by_.end_of_group(offset) - offset), out);
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (any_order_) return heard(to_.commit(offset, bytes));
@@ -82,7 +82,7 @@ class proved : public detail::passed_on<Consumer> {
     }
     hash_.update(bytes);
     hashed_ += bytes.size();
-    const bool ends = hashed_ == end_of_group(offset);
+    const bool ends = hashed_ == by_.end_of_group(offset);
     if (ends && !holds()) return failure(cut_ ? errc::wrong_payload : errc::digest_mismatch, proved_);
     if (const auto ok = heard(to_.commit(offset, bytes)); !ok || !ends) return ok;
     const std::uint64_t from = next_group();
@@ -156,11 +156,11 @@ class proved : public detail::passed_on<Consumer> {
   /// Whole groups. `begin`: of the image's bytes, which one lies behind the header of `there`.
   result<void> prove(const source_view& there, std::uint64_t begin, std::uint64_t offset,
                      std::uint64_t length) const noexcept {
-    for (std::uint64_t at = offset; at < offset + length; at = end_of_group(at)) {
+    for (std::uint64_t at = offset; at < offset + length; at = by_.end_of_group(at)) {
       const std::uint64_t i = at / by_.group_bytes();
       auto one = by_.template hash_of<Chunks>(i);
       const std::uint64_t from = there.schema->header_bytes + (at - begin);
-      if (!hash_range(one, there, from, end_of_group(at) - at)) return failure(errc::io, at);
+      if (!hash_range(one, there, from, by_.end_of_group(at) - at)) return failure(errc::io, at);
       if (!by_.holds(i, one)) return failure(errc::digest_mismatch, at);
     }
     return {};
@@ -173,10 +173,6 @@ class proved : public detail::passed_on<Consumer> {
     if constexpr (requires { to_.finish(r, holds); })
       if (r.digest == 0) return to_.finish(r, holds);
     return to_.finish(r);
-  }
-  std::uint64_t end_of_group(std::uint64_t offset) const noexcept {
-    const std::uint64_t begin = offset - offset % by_.group_bytes();
-    return begin + std::min(by_.group_bytes(), by_.image_bytes() - begin);
   }
   bool holds() const noexcept { return by_.holds(proved_ / by_.group_bytes(), hash_); }
   /// A group is right. Returns where it began.

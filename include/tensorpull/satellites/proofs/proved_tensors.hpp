@@ -83,7 +83,7 @@ class proved_tensors {
   }
   /// No further than the group or the tensor's end.
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    length = std::min(length, end_of_group(offset) - offset);
+    length = std::min(length, by_.end_of_group(offset) - offset);
     const run* const next = sharing_ ? run_after(offset) : nullptr;
     if (next != nullptr && next->begin <= offset)
       return to_.prepare(next->at + (offset - next->begin), std::min(length, next->end - offset), out);
@@ -98,7 +98,7 @@ class proved_tensors {
     if (open.next != offset) return failure(errc::not_verifiable, offset);
     open.hash.update(bytes);
     open.next += bytes.size();
-    const bool ends = open.next == end_of_group(offset);
+    const bool ends = open.next == by_.end_of_group(offset);
     if (!sharing_) take_header(offset, bytes);
     if (ends && !by_.holds(group, open.hash)) return failure(errc::digest_mismatch, offset);
     if (!sharing_) return ends ? group_is_right(open.next) : result<void>();
@@ -147,10 +147,6 @@ class proved_tensors {
     std::uint64_t next = nowhere;
   };
 
-  std::uint64_t end_of_group(std::uint64_t offset) const noexcept {
-    const std::uint64_t begin = offset - offset % by_.group_bytes();
-    return begin + std::min(by_.group_bytes(), by_.image_bytes() - begin);
-  }
   /// The first run that has not ended before this byte.
   const run* run_after(std::uint64_t offset) const noexcept {
     const auto found = std::upper_bound(runs_.begin(), runs_.end(), offset,

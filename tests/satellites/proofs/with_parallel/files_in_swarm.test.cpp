@@ -31,14 +31,7 @@ auto slow_door(file_net::downloader& owner) {
 class slow_owner {
  public:
   slow_owner() : owner_(*file_net::downloader::open({})), door_(slow_door(owner_)) {
-    const published& of = file_model();
-    tp::publish_options how;
-    how.id = of.ref.model.id;
-    how.version = of.ref.model.version;
-    EXPECT_TRUE(succeeded(owner_.add_image(of.now.source(), how)));
-    how.id = of.ref.tree.id;
-    how.version = of.ref.tree.version;
-    EXPECT_TRUE(succeeded(owner_.add_image(of.tree.image().source(), how)));
+    file_model().publish_at(owner_);
     server_.emplace(owner_);
   }
   std::string address() const { return local(door_.port()); }
@@ -50,13 +43,7 @@ class slow_owner {
 };
 
 /// Whether the file has the bytes of the model.
-bool has_the_model(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string there{std::istreambuf_iterator<char>(in), {}};
-  tp::blake3_hash h;
-  h.update(std::as_bytes(std::span(there)));
-  return h.value() == file_model().ref.root;
-}
+bool has_the_model(const std::string& path) { return file_root(path) == file_model().ref.root; }
 
 TEST(SwarmFiles, Members_give_each_other_what_has_landed) {
   const own_folder here;

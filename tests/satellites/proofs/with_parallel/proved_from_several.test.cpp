@@ -26,14 +26,7 @@ struct serves {
   std::optional<serving> server;
 
   explicit serves(const model* with = nullptr, const tp::dynamic_image* and_tree = nullptr) {
-    const published& p = the_model();
-    tp::publish_options how;
-    how.id = p.ref.model.id;
-    how.version = p.ref.model.version;
-    EXPECT_TRUE(succeeded(owner->add_image((with != nullptr ? *with : p.now).source(), how)));
-    how.id = p.ref.tree.id;
-    how.version = p.ref.tree.version;
-    EXPECT_TRUE(succeeded(owner->add_image((and_tree != nullptr ? *and_tree : p.tree.image()).source(), how)));
+    the_model().publish_at(*owner, 0, with, and_tree);
     server.emplace(*owner);
   }
   std::string address() const { return local(owner->port()); }

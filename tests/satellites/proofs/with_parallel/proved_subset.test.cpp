@@ -261,16 +261,26 @@ tp::result<void> give(tp::proved_tensors<tp::land>& to, const byte_vector& image
   }
   return {};
 }
+/// A filter for some tensors of a model, in the hands of a test, which has begun.
+struct in_hand {
+  byte_vector image;
+  model mine;
+  tp::proof by;
+  tp::land into;
+  tp::proved_tensors<tp::land> to;
+
+  in_hand(const model& of, const names_list& names)
+      : image(of.image_bytes()), mine(blank_subset(of, names)), by(proof_of(of, tp::least_group_level)),
+        into(mine.destination()), to(into, by, {}) {
+    tp::description d;
+    d.image_bytes = image.size();
+    d.data_start = of.schema().header_bytes;
+    EXPECT_TRUE(succeeded(to.begin(d)));
+  }
+};
 TEST(ProvedSubset, Nothing_is_allocated_for_a_part) {
-  const byte_vector image = whole().image_bytes();
-  model mine = blank_subset(whole(), {"small 20", "tail"});
-  const tp::proof by = proof_of(whole(), tp::least_group_level);
-  tp::land into(mine.destination());
-  tp::proved_tensors to(into, by, {});
-  tp::description d;
-  d.image_bytes = image.size();
-  d.data_start = whole().schema().header_bytes;
-  ASSERT_TRUE(succeeded(to.begin(d)));
+  in_hand h(whole(), {"small 20", "tail"});
+  auto& [image, mine, by, into, to] = h;
   ASSERT_TRUE(succeeded(give(to, image, 0, group)));
   to.in_any_order(group);
   EXPECT_FALSE(to.wants(2 * group, group));
@@ -285,18 +295,11 @@ TEST(ProvedSubset, Nothing_is_allocated_for_a_part) {
   EXPECT_TRUE(has_right_bytes(mine, whole()));
 }
 TEST(ProvedSubset, A_group_of_the_header_arrives_anew_if_its_line_is_lost) {
-  const byte_vector image = many().image_bytes();
+  const std::string name(many().schema().tensors[0].name);
+  in_hand h(many(), {name});
+  auto& [image, mine, by, into, to] = h;
   byte_vector other = image;
   other[group + 100] = std::byte{0};
-  const std::string name(many().schema().tensors[0].name);
-  model mine = blank_subset(many(), {name});
-  const tp::proof by = proof_of(many(), tp::least_group_level);
-  tp::land into(mine.destination());
-  tp::proved_tensors to(into, by, {});
-  tp::description d;
-  d.image_bytes = image.size();
-  d.data_start = many().schema().header_bytes;
-  ASSERT_TRUE(succeeded(to.begin(d)));
   ASSERT_TRUE(succeeded(give(to, image, 0, 1000)));
   ASSERT_TRUE(succeeded(give(to, image, 0, group)));
   ASSERT_TRUE(succeeded(give(to, other, group, 2 * group - 1)));  // no header, and nobody knows yet
@@ -309,15 +312,8 @@ TEST(ProvedSubset, A_group_of_the_header_arrives_anew_if_its_line_is_lost) {
   EXPECT_EQ(wanted, 1u);
 }
 TEST(ProvedSubset, It_has_finished_only_if_all_are_there) {
-  const byte_vector image = whole().image_bytes();
-  model mine = blank_subset(whole(), {"small 20", "tail"});
-  const tp::proof by = proof_of(whole(), tp::least_group_level);
-  tp::land into(mine.destination());
-  tp::proved_tensors to(into, by, {});
-  tp::description d;
-  d.image_bytes = image.size();
-  d.data_start = whole().schema().header_bytes;
-  ASSERT_TRUE(succeeded(to.begin(d)));
+  in_hand h(whole(), {"small 20", "tail"});
+  auto& [image, mine, by, into, to] = h;
   EXPECT_EQ(code_of(to.finish({})), errc::not_verifiable);
   ASSERT_TRUE(succeeded(give(to, image, 0, group)));
   to.in_any_order(group);

@@ -32,14 +32,7 @@ struct serves {
   std::optional<serving> server;
 
   explicit serves(const model* with = nullptr) {
-    const published& p = the_whole();
-    tp::publish_options how;
-    how.id = p.ref.model.id;
-    how.version = p.ref.model.version;
-    EXPECT_TRUE(succeeded(owner->add_image((with != nullptr ? *with : p.now).source(), how)));
-    how.id = p.ref.tree.id;
-    how.version = p.ref.tree.version;
-    EXPECT_TRUE(succeeded(owner->add_image(p.tree.image().source(), how)));
+    the_whole().publish_at(*owner, 0, with);
     server.emplace(*owner);
   }
   std::string address() const { return local(owner->port()); }

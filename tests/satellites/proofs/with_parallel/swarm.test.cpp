@@ -40,17 +40,7 @@ class crowd_owner {
  public:
   explicit crowd_owner(std::uint32_t recipients, std::uint64_t rate = 0, const published& of = swarm_model())
       : of_(of), owner_(*swarm_net::downloader::open({})), door_(opened(owner_, rate)) {
-    tp::publish_options how;
-    how.id = of.ref.model.id;
-    how.version = of.ref.model.version;
-    how.recipients = recipients;
-    EXPECT_TRUE(succeeded(owner_.add_image(of.now.source(), how)));
-    if (of.ref.tree.id) {
-      how.id = of.ref.tree.id;
-      how.version = of.ref.tree.version;
-      how.recipients = 0;
-      EXPECT_TRUE(succeeded(owner_.add_image(of.tree.image().source(), how)));
-    }
+    of.publish_at(owner_, recipients);
     server_.emplace(owner_);
   }
   std::uint16_t port() const { return door_.port(); }
@@ -145,12 +135,7 @@ TEST(Swarm, One_alone_and_one_whose_owner_knows_no_swarm_pull_from_the_owner) {
   left = 1;
   auto plain = swarm_net::downloader::open({.listen = any_port});
   ASSERT_TRUE(plain);
-  const published& p = swarm_model();
-  tp::publish_options how;
-  how.id = p.ref.model.id, how.version = p.ref.model.version;
-  ASSERT_TRUE(plain->add_image(p.now.source(), how));
-  how.id = p.ref.tree.id, how.version = p.ref.tree.version;
-  ASSERT_TRUE(plain->add_image(p.tree.image().source(), how));
+  swarm_model().publish_at(*plain);
   const serving server(*plain);
   member_at_work other(local(plain->port()), left);
   expect_it_has_all(other);

@@ -48,14 +48,7 @@ class any_door {
 
  public:
   explicit any_door(const published& of, std::uint64_t rate = 0) : owner_(*attacked_net::downloader::open({})) {
-    tp::publish_options how;
-    how.id = of.ref.model.id;
-    how.version = of.ref.model.version;
-    EXPECT_TRUE(succeeded(owner_.add_image(of.now.source(), how)));
-    how.id = of.ref.tree.id;
-    how.version = of.ref.tree.version;
-    how.recipients = 0;
-    EXPECT_TRUE(succeeded(owner_.add_image(of.tree.image().source(), how)));
+    of.publish_at(owner_);
     tp::host_options options;
     options.limits.owner_bytes_per_second = rate;
     host_.emplace(owner_.event_loop(), handler_, options, &owner_.publications());

@@ -1,5 +1,5 @@
-// The members of swarms, as an owner's door knows them: who is in which group, and where each listens. No I/O, no clock
-// and no heap: the time and random numbers are handed in.
+// The members of swarms, as an owner's door knows them: the group of each, and where it listens. No I/O, no clock and
+// no heap: the time and random numbers are handed in.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>

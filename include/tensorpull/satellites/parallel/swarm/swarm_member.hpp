@@ -101,7 +101,7 @@ class swarm_member {
     std::uint64_t landed = 0;
     const auto besides = [&](const auto&) noexcept {
       if (pull.ended()) return;  // a consumer that was abandoned may have no memory any more
-      s.step(&lines);
+      s.step(lines);
       // members that cannot reach the owner, either, wait for each other
       const std::uint64_t before = std::exchange(landed, pull.transfer().landed_bytes());
       if (!lines.is_over(0) || landed != before) lonely.restart();

@@ -48,13 +48,10 @@ class arriving_owner : public Owner {
     publication_facts facts;
     if ((proved_ == nullptr && never_ == 0) || m.ref != id_ || Owner::look(from, m, facts, who) != status::ok)
       return Owner::locate(from, m, ranges, answer, who);
-    answer = {};
-    answer.kind = frame_kind::refused;
+    const digest_state now = no_owner::locate(m, answer);
     answer.status = status::busy;
-    answer.id = m.id;
-    answer.ref = m.ref;
     answer.delay_ms = 1000;
-    return digest_state::ready;
+    return now;
   }
 
   /// As the owner's. A reply may be of the same content that was published before, and arrives again in other memory.

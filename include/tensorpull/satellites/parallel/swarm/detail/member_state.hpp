@@ -50,7 +50,7 @@ struct member_plan {
   template <class Consumer, class Right>
   void begun(Consumer& to, const description& of, std::uint8_t shift, std::uint64_t first,
              const Right& right) const noexcept {
-    const source_view image = landed_in(to);
+    const source_view image = to.landed();
     const bool has_header = image.schema != nullptr && image.schema->fingerprint == of.fingerprint &&
                             image.schema->header_bytes == of.data_start && to.check(0, first);
     state->begun(image, of, shift, has_header);
@@ -63,14 +63,6 @@ struct member_plan {
   member_ear handler_of(std::uint8_t source) const noexcept { return {&state->homes, &state->model(), source}; }
 
   State* state = nullptr;
-
- private:
-  template <class C>
-  static source_view landed_in(const C& of) noexcept {
-    if constexpr (requires { of.landed(); }) return of.landed();
-    else if constexpr (requires { of.arrived(); }) return of.arrived();
-    else return of.read_back();
-  }
 };
 
 /// `Parts`: of the pipeline that pulls.
@@ -168,13 +160,13 @@ class member_state {
 
   /// One step beside a step of the pull. `Lines`: of that.
   template <class Lines>
-  void step(Lines* lines) noexcept {
+  void step(Lines& lines) noexcept {
     const auto now = clock::now();
     homes.tick(now);
     (void)io_.poll(64);
-    if (lines != nullptr) seat(*lines);
+    seat(lines);
     look_after(now);
-    if (lines != nullptr) lines->wait_for(io_.native_handle());
+    lines.wait_for(io_.native_handle());
   }
   void serve_for(std::chrono::milliseconds time) noexcept {
     const auto end = clock::now() + time;

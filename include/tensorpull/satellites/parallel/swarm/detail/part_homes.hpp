@@ -72,9 +72,9 @@ class part_homes {
     member& m = others_[source];
     if (m.number == 0 || of.shift != own_.shift) return;
     bool news = false;
-    for (std::size_t i = 0; i < m.has.size(); ++i) {
-      news = news || (of.proved[i] & ~m.has[i]) != 0;
-      m.has[i] |= of.proved[i];  // nobody has less than before
+    for (std::size_t i = 0; i < of.proved.size(); ++i) {
+      news = news || (of.proved[i] & ~m.has.proved[i]) != 0;
+      m.has.proved[i] |= of.proved[i];  // nobody has less than before
     }
     if (news) m.heard = now_;
   }
@@ -83,7 +83,7 @@ class part_homes {
 
   /// A part is right. `source`: who gave it.
   void right(std::uint8_t source, std::size_t part) noexcept {
-    if (has(own_.proved, part) || part >= parts_) return;
+    if (own_.has(part) || part >= parts_) return;
     own_.add(part);
     ++own_count_;
     if (source == owner) interval_ = (now_ - begun_) / ++from_owner_;
@@ -102,7 +102,7 @@ class part_homes {
     if (part >= parts_) return false;
     if (source != owner) {
       const member& m = others_[source];
-      return m.number != 0 && !m.gone && m.refusals < 3 && has(m.has, part);
+      return m.number != 0 && !m.gone && m.refusals < 3 && m.has.has(part);
     }
     if (!known_ && now_ - begun_ < least_patience) return false;  // the first list is on its way
     return is_ours_[part] && (freed || at_once_[part] || !somebody_has(part));
@@ -110,16 +110,14 @@ class part_homes {
 
  private:
   static constexpr std::chrono::milliseconds least_patience{500};
-  using map = std::array<std::uint8_t, most_parts / 8>;
   struct member {
     std::uint64_t number = 0;
-    map has{};
+    swarm::parts has{};
     time_point since{}, heard{};  // heard: something new
     unsigned refusals = 0;
     bool gone = false;
   };
 
-  static bool has(const map& of, std::size_t part) noexcept { return (of[part / 8] >> part % 8 & 1) != 0; }
   bool somebody_has(std::size_t part) const noexcept {
     for (std::uint8_t s = 1; s < seats; ++s)
       if (gives(s, part, false)) return true;
@@ -163,7 +161,7 @@ class part_homes {
       is_ours_[part] = turn <= now_ && m != nullptr;
       // others that may have it had their time to give it, too
       at_once_[part] = is_ours_[part] && (turn == begun_ || now_ - turn >= patience);
-      left_ += is_ours_[part] && !has(own_.proved, part);
+      left_ += is_ours_[part] && !own_.has(part);
     }
     if (left_ == 0 && from_owner_ > 0 && share_.count() == 0) share_ = now_ - begun_;
     ranked_ = now_;
