@@ -1,8 +1,8 @@
 """What tests/awake.py breaks of this satellite, as in tests/breakages.py."""
 
 BREAKAGES = [
+    ("protocol/recipient/transfer.hpp", "if (begun_) to_.abandon(reason);", "(void)begun_;", "satellites/parallel/liars", "*the_memory_is_told*"),
     ("satellites/parallel/parallel_transfer.hpp", "else if (!l.machine.describing() && !l.machine.agrees_with(machine_))\n", "else if (false)\n", "satellites/parallel/liars", "*of_no_use*"),
-    ("satellites/parallel/parallel_transfer.hpp", "if (error_) return abandon();\n    if (sharing_) return;", "if (sharing_ || error_) return;", "satellites/parallel/liars", "*the_memory_is_told*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (!hash_back(n)) return fail({errc::io});", "", "satellites/parallel/liars", "*No_wrong_byte*"),
     ("satellites/parallel/parallel_recipient.hpp", "if (order_ == chunk_order::given) chunker_.measured", "if (true) chunker_.measured", "satellites/parallel/parallel_transfer", "*Adaptive*"),
     ("satellites/parallel/parallel_transfer.hpp", "damaged_ != before && others()", "false", "satellites/parallel/parallel_pull", "*damages_the_first_chunk_is*"),

@@ -35,9 +35,9 @@ class parallel_transfer
       requires { requires Consumer::any_order; },
       "tensorpull: a pull over several connections at a time needs a consumer whose memory takes bytes in any order (consumer, 13), "
       "such as the model itself or a file");
-  using base::answers_, base::arrived, base::begun_, base::chunk_complete, base::chunk_left_, base::chunk_offset_,
-      base::damaged_, base::damaged_in_a_row_, base::ended_, base::error_, base::finished_, base::hash_back,
-      base::landed_, base::machine_, base::paused_, base::to_;
+  using base::answers_, base::arrived, base::chunk_complete, base::chunk_left_, base::chunk_offset_, base::damaged_,
+      base::damaged_in_a_row_, base::ended_, base::error_, base::finished_, base::hash_back, base::landed_,
+      base::machine_, base::paused_, base::to_;
 
  public:
   /// The most lines.
@@ -45,7 +45,7 @@ class parallel_transfer
   using base::base;
   using base::read_piece_bytes, base::resume, base::next_is_long, base::measured, base::described, base::awaiting_chunk,
       base::total_bytes, base::ended, base::request, base::chunks, base::next_id, base::outcome, base::give_reason,
-      base::cursor;
+      base::cursor, base::fail;
   using typename base::consumer_type;
 
   /// A line as an endpoint drives it: a model of transfer_role.
@@ -113,12 +113,6 @@ class parallel_transfer
     const machine_type& m = machine(number);
     return lines_[number].up && (m.describing() || m.in_flight() > 0 || (number == first_ && !sharing_));
   }
-  /// As transfer::fail().
-  void fail(const error& why) noexcept {
-    if (ended_) return;
-    base::fail(why);
-    abandon();
-  }
 
   /// Answers that are progress. A repeated description is not: its owner may never send a byte.
   std::uint32_t answers() const noexcept { return base::answers() - repeated_; }
@@ -136,7 +130,6 @@ class parallel_transfer
     }
     first_ = nobody;
     base::restart();
-    abandon();
   }
 
   /// The farewell to the owner of a connection after the transfer. The owner forgets this recipient if another got the
@@ -163,9 +156,6 @@ class parallel_transfer
   machine_type& machine(std::uint8_t n) noexcept { return n == first_ ? machine_ : lines_[n].machine; }
   const machine_type& machine(std::uint8_t n) const noexcept { return n == first_ ? machine_ : lines_[n].machine; }
   bool usable(std::uint8_t n) const noexcept { return lines_[n].works() && lines_[n].pause.count() == 0; }
-  void abandon() noexcept {
-    if (error_ && std::exchange(begun_, false)) to_.abandon(*error_);
-  }
   /// Whether another line can replace the first one, now or `soon`.
   bool others(bool soon = true) const noexcept {
     for (std::uint8_t i = 0; i < most_lines; ++i)
@@ -189,7 +179,6 @@ class parallel_transfer
     machine_.number_from(first_id);
     base::restart();
     machine_.name_again();
-    abandon();
   }
   void begin_other(std::uint8_t number, std::uint32_t first_id) noexcept {
     const pull_request& all = machine_.request();
@@ -283,7 +272,6 @@ class parallel_transfer
   }
   /// The first line's machine has moved on.
   void settle_first() noexcept {
-    if (error_) return abandon();
     give_back(first_, false);
     if (ended_ || machine_.describing()) return;
     std::uint64_t lines = 0;
@@ -409,8 +397,7 @@ class parallel_transfer
       machine_.take(chunk_order::one_by_one);
     }
     chunk_complete(true);
-    if (error_) return abandon();
-    if (sharing_) return;
+    if (sharing_ || error_) return;
     if (finished_) confirm_over_idle_line();
     give_back_quietly(first_);
     settle_first();
