@@ -27,8 +27,6 @@ class parallel_recipient : private recipient<Chunking, Limits> {
       base::version_, base::window_;
 
  public:
-  /// An error of one source need not end the transfer, which abandons its consumer itself.
-  static constexpr bool has_other_sources = true;
   /// Chunks that a line asks for ahead.
   static constexpr std::uint32_t most_asked = 8;
   /// Lines that one pull may have.
@@ -143,8 +141,6 @@ class parallel_recipient : private recipient<Chunking, Limits> {
   }
   /// The version that is pulled, once it is known.
   std::uint64_t version() const noexcept { return version_; }
-  /// The version that it has to be; 0: any.
-  std::uint64_t wanted_version() const noexcept { return version_ != 0 ? version_ : request_.version; }
   /// Whether it only looks for the first difference between the schemas.
   bool comparing() const noexcept { return phase_ == phase::comparing; }
   /// As if nothing had been asked or answered yet. Ids go on.
