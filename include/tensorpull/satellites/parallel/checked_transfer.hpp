@@ -101,7 +101,7 @@ class checked_transfer : private detail::checked_lines<parallel_recipient<Chunki
   bool take_over(std::uint8_t number) noexcept {
     const std::uint8_t from = lines_[number].source;
     const auto of = parts_.free_slowest(
-        number, [&](const part_type& p) { return plan_.gives(from, parts_.index_of(p), true); });
+        number, [&](const part_type& p) { return plan_.gives(from, parts_.index_of(p), true) != 0; });
     if (of) base::relieved(of->line, of->source);
     return of.has_value();
   }
@@ -242,7 +242,9 @@ class checked_transfer : private detail::checked_lines<parallel_recipient<Chunki
     part_type* const p = parts_.next_for(
         n, l.source, end, plan_.most_claimed(wanted_, base::usable_lines()),
         [this](std::uint8_t source) { return returns(source); },
-        [&](const part_type& part) { return !sharing_ || plan_.gives(l.source, parts_.index_of(part), part.free); });
+        [&](const part_type& part) {
+          return !sharing_ ? 1U : plan_.gives(l.source, parts_.index_of(part), part.free);
+        });
     if (p == nullptr) return false;
     const std::size_t i = parts_.index_of(*p);
     const std::uint64_t at = parts_.begin_of(i) + p->asked;

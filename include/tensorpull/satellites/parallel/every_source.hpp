@@ -19,8 +19,9 @@ struct every_source {
   static constexpr std::size_t most_claimed(std::size_t parts, std::size_t lines) noexcept {
     return std::max<std::size_t>(2, parts / (4 * lines));
   }
-  /// Whether a source may be asked for a part that it has not begun. `free`: others were too slow.
-  static constexpr bool gives(std::uint8_t, std::size_t, bool) noexcept { return true; }
+  /// Whether a source may be asked for a part that it has not begun: 0: it may not; the part with the most is asked
+  /// for. `free`: others were too slow.
+  static constexpr unsigned gives(std::uint8_t, std::size_t, bool) noexcept { return 1; }
   /// Each time that a source's parts are given to others again, that waits twice as long, so often at most.
   static constexpr unsigned most_repeats = 16;
   /// Whether a part that a source has begun is left to it while its connection is lost.

@@ -30,14 +30,13 @@ T must(result<T> r) {
   std::abort();
 }
 
-/// The lines of the owner, 10.77.0.1, and of the members, from 10.77.0.2 on, and what is between them. Packets wait where
-/// one sends them, are under way for a time, and wait where another receives them.
+/// The lines of the owner, 10.77.0.1, and of the members, from 10.77.0.2 on, and what is between them. Packets wait
+/// where one sends them, are under way for a time, and wait where another receives them.
 class star {
  public:
   star(std::size_t ends, double bytes_per_second, double under_way, double most_wait) {
     const char* failed = nullptr;
-    for (std::size_t i = 0; i < ends; ++i)
-      ends_.emplace_back(("10.77.0." + std::to_string(i + 1)).c_str(), "", failed);
+    for (std::size_t i = 0; i < ends; ++i) ends_.emplace_back(("10.77.0." + std::to_string(i + 1)).c_str(), "", failed);
     if (failed != nullptr) {
       std::fprintf(stderr, "%s cannot be had: %s\n", failed, std::strerror(errno));
       std::exit(1);
@@ -115,7 +114,8 @@ int main(int count, char** arguments) {
   const double rate = static_cast<double>(number(3, 4)) * 1e6;
   // the first ones leave after 1.5 s, others lie from then on, others are silent
   const std::size_t leave = number(4, 0), lie = leave + number(5, 0), silent = lie + number(6, 0);
-  const star lines(members + 1, rate, static_cast<double>(number(7, 10)) / 1e3, static_cast<double>(number(8, 50)) / 1e3);
+  const star lines(members + 1, rate, static_cast<double>(number(7, 10)) / 1e3,
+                   static_cast<double>(number(8, 50)) / 1e3);
   lines.enter(0);
 
   bench::image model(bytes);

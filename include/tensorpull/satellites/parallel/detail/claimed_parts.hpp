@@ -93,12 +93,13 @@ class claimed_parts {
 
   /// The part among the first `end` that a line asks next, which it claims; nullptr: there is none, or it has claimed
   /// `most`. `returns(source)`: whether that source may go on with what it has begun. `gives(part)`: whether this one
-  /// may be asked for a part that it has not begun.
+  /// may be asked for a part that it has not begun, as the plan has it.
   template <class Returns, class Gives>
   part* next_for(std::uint8_t line, std::uint8_t source, std::size_t end, std::size_t most, Returns returns,
                  Gives gives) noexcept {
     part *begun = nullptr, *fresh = nullptr, *left = nullptr;
     std::size_t claimed = 0;
+    unsigned most_worth = 0;  // of the fresh ones
     for (std::size_t i = 0; i < end; ++i) {
       part& p = parts_[i];
       if (p.right) continue;
@@ -108,8 +109,9 @@ class claimed_parts {
       } else if (p.line == nobody) {
         part*& others = p.source == nobody ? fresh : left;
         part*& kind = p.source == source ? begun : others;
-        if (kind == nullptr && (&kind != &left || p.free || !returns(p.source)) && (&kind == &begun || gives(p)))
-          kind = &p;
+        if (&kind == &fresh) {
+          if (const unsigned worth = gives(p); worth > most_worth) most_worth = worth, kind = &p;
+        } else if (kind == nullptr && (&kind == &begun || ((p.free || !returns(p.source)) && gives(p) != 0))) kind = &p;
       }
     }
     part* p = begun;

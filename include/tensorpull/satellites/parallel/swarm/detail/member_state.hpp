@@ -40,8 +40,8 @@ struct member_plan {
   static constexpr std::uint8_t most_lines = static_cast<std::uint8_t>(part_homes::seats);
   static constexpr std::size_t most_parts = part_homes::most_parts;
 
-  std::size_t most_claimed(std::size_t, std::size_t) const noexcept { return state->homes.most_claimed(); }
-  bool gives(std::uint8_t source, std::size_t part, bool freed) const noexcept {
+  std::size_t most_claimed(std::size_t, std::size_t lines) const noexcept { return state->homes.most_claimed(lines); }
+  unsigned gives(std::uint8_t source, std::size_t part, bool freed) const noexcept {
     return state->homes.gives(source, part, freed);
   }
   static constexpr unsigned most_repeats = 2;  // the time of a part is short

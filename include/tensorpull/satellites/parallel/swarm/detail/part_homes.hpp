@@ -76,10 +76,15 @@ class part_homes {
       news = news || (of.proved[i] & ~m.has.proved[i]) != 0;
       m.has.proved[i] |= of.proved[i];  // nobody has less than before
     }
-    if (news) m.heard = now_;
+    if (!news) return;
+    m.heard = now_;
+    count_holders();
   }
   /// It does not give what it has told: after three times it is asked for nothing.
-  void refused(std::uint8_t source) noexcept { ++others_[source].refusals; }
+  void refused(std::uint8_t source) noexcept {
+    ++others_[source].refusals;
+    rank();
+  }
 
   /// A part is right. `source`: who gave it.
   void right(std::uint8_t source, std::size_t part) noexcept {
@@ -89,23 +94,26 @@ class part_homes {
     if (source == owner) interval_ = (now_ - begun_) / ++from_owner_;
     if (is_ours_[part]) --left_;
   }
-  /// Parts that are asked for ahead. Fewer while others arrive, since these may be theirs in a moment.
-  std::size_t most_claimed() const noexcept { return now_ - begun_ < std::chrono::milliseconds(300) ? 1 : 2; }
+  /// Parts that each of so many lines asks for ahead: all of them together what a long path holds, and no more, since
+  /// others may have a part before a busy one gives it. One while others arrive, whose parts these may be in a moment.
+  std::size_t most_claimed(std::size_t lines) const noexcept {
+    return now_ - begun_ < std::chrono::milliseconds(300)
+               ? 1
+               : std::max<std::size_t>(1, seats / std::max<std::size_t>(1, lines));
+  }
   /// Tells it the time.
   void tick(time_point now) noexcept {
     now_ = now;
     if (now - ranked_ >= std::chrono::milliseconds(50)) rank();
   }
 
-  /// Whether a source may be asked for a part that it has not begun. `freed`: it was taken from one that was too slow.
-  bool gives(std::uint8_t source, std::size_t part, bool freed) const noexcept {
-    if (part >= parts_) return false;
-    if (source != owner) {
-      const member& m = others_[source];
-      return m.number != 0 && !m.gone && m.refusals < 3 && m.has.has(part);
-    }
-    if (!known_ && now_ - begun_ < least_patience) return false;  // the first list is on its way
-    return is_ours_[part] && (freed || at_once_[part] || !somebody_has(part));
+  /// Whether a source may be asked for a part that it has not begun: 0: it may not; of others more, the fewer of them
+  /// have it, so that they need not ask each other for the same. `freed`: it was taken from one that was too slow.
+  unsigned gives(std::uint8_t source, std::size_t part, bool freed) const noexcept {
+    if (part >= parts_) return 0;
+    if (source != owner) return may_give(others_[source], part) ? seats - holders_[part] : 0;
+    if (!known_ && now_ - begun_ < least_patience) return 0;  // the first list is on its way
+    return is_ours_[part] && (freed || at_once_[part] || holders_[part] == 0) ? 1 : 0;
   }
 
  private:
@@ -118,16 +126,21 @@ class part_homes {
     bool gone = false;
   };
 
-  bool somebody_has(std::size_t part) const noexcept {
-    for (std::uint8_t s = 1; s < seats; ++s)
-      if (gives(s, part, false)) return true;
-    return false;
+  static bool may_give(const member& m, std::size_t part) noexcept {
+    return m.number != 0 && !m.gone && m.refusals < 3 && m.has.has(part);
+  }
+  void count_holders() noexcept {
+    for (std::size_t part = 0; part < parts_; ++part) {
+      holders_[part] = 0;
+      for (const member& m : others_) holders_[part] += may_give(m, part);
+    }
   }
   static std::uint64_t weight(const member& m, std::size_t part) noexcept {
     return splitmix64{m.number ^ splitmix64{part + 1}()}();
   }
   /// Which parts this member asks the owner for.
   void rank() noexcept {
+    count_holders();
     const member self{.number = self_};
     std::array<const member*, seats> listed{};  // by their numbers
     std::size_t n = 0;
@@ -169,6 +182,7 @@ class part_homes {
 
   std::array<member, seats> others_{};
   std::array<bool, most_parts> is_ours_{}, at_once_{};  // to ask the owner for; whoever has it
+  std::array<std::uint8_t, most_parts> holders_{};  // others that may be asked for a part
   swarm::parts own_{};
   std::size_t parts_ = 0, own_count_ = 0, left_ = 0;  // left_: to ask the owner for
   int from_owner_ = 0;
