@@ -97,11 +97,14 @@ class checked_transfer : private detail::checked_lines<parallel_recipient<Chunki
     begin_with(n);
     return true;
   }
-  /// A line that has nothing to do brings the parts of a slower one instead. False: there are none.
-  bool take_over(std::uint8_t number) noexcept {
+  /// A line that has nothing to do brings the parts of a slower one instead. False: there are none. `had_time(line,
+  /// begun)`: of a line with a part that was begun anew so often.
+  template <class HadTime>
+  bool take_over(std::uint8_t number, HadTime had_time) noexcept {
     const std::uint8_t from = lines_[number].source;
-    const auto of = parts_.free_slowest(
-        number, [&](const part_type& p) { return plan_.gives(from, parts_.index_of(p), true) != 0; });
+    const auto of = parts_.free_slowest(number, [&](const part_type& p) {
+      return had_time(p.line, unsigned{p.freed}) && plan_.gives(from, parts_.index_of(p), true) != 0;
+    });
     if (of) base::relieved(of->line, of->source);
     return of.has_value();
   }

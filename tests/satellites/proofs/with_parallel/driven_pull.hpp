@@ -98,7 +98,7 @@ struct pulled {
           continue;
         }
         l.idle = t.idles(n) ? l.idle + 1 : 0;
-        if (l.idle >= std::uint64_t{50} << t.repeats() && t.take_over(n)) l.idle = 0;
+        if (l.idle >= std::uint64_t{50} << t.repeats() && t.take_over(n, [](auto...) { return true; })) l.idle = 0;
         if (n != t.first_line() && t.line_pause(n).count() > 0 && r.below(3) == 0) t.resume_line(n);
         if (n != t.first_line() && t.first_line() < t.most_lines) continue;
         if (n == t.first_line() && t.awaits(n) && l.quiet >= patience && t.replace_first())

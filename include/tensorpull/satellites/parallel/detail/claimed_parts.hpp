@@ -18,6 +18,7 @@ struct claimed_part {
   std::uint8_t line = 0xff, source = 0xff;
   bool right = false;  ///< all of it has landed and was checked
   bool free = false;  ///< any source may begin it anew
+  std::uint8_t freed = 0;  ///< so often; 16 at most
 };
 
 /// An image is cut into at most `Most` parts of equal length, a power of two and whole groups. A line claims a part,
@@ -142,7 +143,7 @@ class claimed_parts {
     std::uint8_t line = nobody, source = nobody;
   };
   /// Any source may begin the parts anew that the slowest of the other lines has claimed or left. Nothing: there are
-  /// none. `gives(part)`: whether the source of this number may be asked for it.
+  /// none. `gives(part)`: whether the source of this number may be asked for it now.
   template <class Gives>
   optional<holder> free_slowest(std::uint8_t line, Gives gives) noexcept {
     const part* slowest = nullptr;
@@ -161,6 +162,7 @@ class claimed_parts {
       if (p.right || p.line != of.line || p.source != of.source) continue;
       abandon(p);
       p.free = true;
+      p.freed += p.freed < 16;
     }
     return of;
   }

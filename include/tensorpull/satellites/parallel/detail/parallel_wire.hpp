@@ -156,7 +156,8 @@ class parallel_wire {
     retry_state tries{retry_policy{}};
     clock::time_point at{};  // waits: when to connect; connects: when it began; is_up: when it last heard something
     std::size_t address = 0;
-    clock::time_point idle{}, began{};  // since when it has nothing to do, and when it had brought `parts`
+    clock::time_point idle{}, busy{};  // since when it has nothing to do, or something
+    clock::time_point began{};  // when it had brought `parts`
     clock::duration took = std::chrono::milliseconds(500);  // the last of them
     std::uint32_t before = 0, parts = 0;
     io_ready wants{};
@@ -271,7 +272,7 @@ class parallel_wire {
       t_.resume_line(number(i));
     if (did->received == 0 && t_.awaits(number(i))) look_after(i, now);
     if (i == t_.first_line() || t_.first_line() >= Transfer::most_lines) hurry(now);
-    if constexpr (requires { t_.take_over(number(i)); })
+    if constexpr (requires { t_.repeats(); })
       if (relieve(i, now)) return true;
     return did->received > 0 || did->sent > 0 || did->works;
   }
@@ -288,7 +289,7 @@ class parallel_wire {
   /// The others wait while the first line brings the beginning. If it is slow, another may be faster.
   void hurry(clock::time_point now) noexcept {
     std::uint64_t enough = 64 * 1024;
-    if constexpr (requires { t_.take_over(0); })  // the beginning is a whole part
+    if constexpr (requires { t_.repeats(); })  // the beginning is a whole part
       enough = std::max(enough, t_.total_bytes() / 1024);
     const std::uint64_t landed = t_.landed_bytes();
     const bool is_another = t_.first_line() < Transfer::most_lines && hurried_ != t_.first_line();
@@ -302,17 +303,21 @@ class parallel_wire {
     if (t_.first_line() < count_) lines_[t_.first_line()].at = now;
   }
   /// A part is from one source alone. One that has nothing to do waits as long as two parts took it, and then begins
-  /// those of a slower one anew. True: it does.
+  /// those of a slower one anew. A part that was begun anew is left to its line for as long, and each time for twice as
+  /// long: on a long path each would lose it to the next before it has arrived. True: it does.
   bool relieve(std::size_t i, clock::time_point now) noexcept {
     line& l = lines_[i];
     if (const auto parts = t_.parts_of(number(i)); parts != std::exchange(l.parts, parts)) {
       if (parts > 1) l.took = now - l.began;
       l.began = now;
     }
-    if (!t_.idles(number(i))) l.idle = now;
+    (t_.idles(number(i)) ? l.busy : l.idle) = now;
     const clock::duration least = std::chrono::milliseconds(20), most = std::chrono::seconds(1);
-    if (now - l.idle < std::clamp(2 * l.took, least, most) * (1 << t_.repeats()) || !t_.take_over(number(i)))
-      return false;
+    const auto time = std::clamp(2 * l.took, least, most) * (1 << t_.repeats());
+    const auto had_time = [&](std::uint8_t other, unsigned begun) {
+      return other >= count_ || begun == 0 || now - lines_[other].busy >= time * (1 << begun);
+    };
+    if (now - l.idle < time || !t_.take_over(number(i), had_time)) return false;
     l.idle = now;
     return true;
   }
