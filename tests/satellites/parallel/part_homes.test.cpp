@@ -2,6 +2,7 @@
 // test's own.
 #include "support/random.hpp"
 
+#include <tensorpull/satellites/parallel/detail/claimed_parts.hpp>
 #include <tensorpull/satellites/parallel/swarm/detail/part_homes.hpp>
 
 #include <gtest/gtest.h>
@@ -213,6 +214,56 @@ TEST(PartHomes, Nothing_is_asked_of_the_owner_before_the_first_list_or_its_time)
   EXPECT_FALSE(me.gives(homes::owner, 0, false));
   me.tick(start + 500ms);
   EXPECT_TRUE(me.gives(homes::owner, 0, false)) << "there is no door";
+}
+TEST(PartHomes, A_member_is_asked_for_what_the_fewest_have) {
+  homes me;
+  me.begin(start);
+  me.cut(40, 16, start);
+  me.numbered(9);
+  swarm::parts both{.shift = 16}, one{.shift = 16};
+  both.add(3), both.add(4), one.add(3);
+  me.seat(1, 5);
+  me.seat(2, 6);
+  me.heard(1, both);
+  me.heard(2, one);
+  EXPECT_GT(me.gives(1, 4, false), me.gives(1, 3, false));
+  tp::detail::claimed_parts<homes::most_parts> parts;
+  parts.begin(40 << 16, 1 << 16, 0, false);
+  const auto next = [&](std::uint8_t source) {
+    return parts.index_of(*parts.next_for(
+        source, source, parts.size(), 1, [](std::uint8_t) { return true; },
+        [&](const tp::detail::claimed_part& p) { return me.gives(source, parts.index_of(p), false); }));
+  };
+  EXPECT_EQ(next(1), 4u) << "others have part 3";
+  EXPECT_EQ(next(2), 3u);
+  me.drop(1);
+  EXPECT_EQ(me.gives(2, 3, false), homes::seats - 1u) << "the other has gone";
+  for (int i = 0; i < 3; ++i) me.refused(2);
+  EXPECT_EQ(me.gives(2, 3, false), 0u);
+}
+TEST(PartHomes, The_fewer_lines_the_more_is_asked_for_ahead) {
+  homes me;
+  me.begin(start);
+  me.cut(40, 16, start);
+  EXPECT_EQ(me.most_claimed(1), 1u) << "others arrive";
+  me.tick(start + 300ms);
+  EXPECT_EQ(me.most_claimed(0), 16u);
+  EXPECT_EQ(me.most_claimed(1), 16u);
+  EXPECT_EQ(me.most_claimed(8), 2u);
+  EXPECT_EQ(me.most_claimed(16), 1u);
+}
+TEST(ClaimedParts, It_is_known_how_often_a_part_was_taken_from_a_line) {
+  tp::detail::claimed_parts<> parts;
+  parts.begin(1 << 16, 1 << 16, 0, false);
+  for (unsigned times = 0; times < 20; ++times) {
+    const auto line = static_cast<std::uint8_t>(times % 2);
+    ASSERT_NE(
+        parts.next_for(line, line, 1, 1, [](std::uint8_t) { return true; }, [](const auto&) { return 1U; }), nullptr);
+    EXPECT_FALSE(parts.free_slowest(7, [](const auto&) { return false; })) << "it has not had its time";
+    EXPECT_TRUE(parts.free_slowest(7, [&](const tp::detail::claimed_part& p) {
+      return p.freed == std::min(times, 16u) && p.line == line;
+    })) << times;
+  }
 }
 
 }  // namespace part_homes_test

@@ -97,8 +97,8 @@ class checked_transfer : private detail::checked_lines<parallel_recipient<Chunki
     begin_with(n);
     return true;
   }
-  /// A line that has nothing to do brings the parts of a slower one instead. False: there are none. `had_time(line,
-  /// begun)`: of a line with a part that was begun anew so often.
+  /// A line that has nothing to do brings the parts of a slower one instead. False: there are none.
+  /// `had_time(number, begun)`: whether that one had its time for a part that was begun anew so often.
   template <class HadTime>
   bool take_over(std::uint8_t number, HadTime had_time) noexcept {
     const std::uint8_t from = lines_[number].source;

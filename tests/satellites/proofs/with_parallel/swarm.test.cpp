@@ -370,6 +370,21 @@ TEST(Swarm, Members_that_come_and_go_leave_descriptors_threads_and_seats_as_they
   EXPECT_LE(mallinfo2().uordblks, memory + 64_KiB);
 #endif
 }
+TEST(Swarm, A_member_whose_pull_has_failed_keeps_no_seat) {
+  std::stop_source stop;
+  crowd_owner owner(1, 500'000);
+  auto me = member_type::open(any_port, owner.address());
+  model into = bytes_model(model_bytes, 9);
+  tp::land to(into.destination());
+  tp::pull_options how;
+  how.stop = stop.get_token();
+  how.progress = [&](const tp::progress_event&) {
+    if (owner.seats() == 1) stop.request_stop();
+  };
+  how.progress_interval = 20ms;
+  EXPECT_EQ(code_of(tp::pull_proved<swarm_net>(*me, swarm_model().ref, to, {}, how)), errc::cancelled);
+  EXPECT_TRUE(eventually("no seat is taken", [&] { return owner.seats() == 0; }));
+}
 TEST(Swarm, A_stop_is_heard_while_others_are_silent_and_addresses_cannot_be_used) {
   std::stop_source stop;
   crowd_owner owner(1, 100'000);

@@ -115,7 +115,7 @@ int main(int count, char** arguments) {
   // the first ones leave after 1.5 s, others lie from then on, others are silent
   const std::size_t leave = number(4, 0), lie = leave + number(5, 0), silent = lie + number(6, 0);
   const star lines(members + 1, rate, static_cast<double>(number(7, 10)) / 1e3,
-                   static_cast<double>(number(8, 50)) / 1e3);
+                   static_cast<double>(number(8, 100)) / 1e3);
   lines.enter(0);
 
   bench::image model(bytes);

@@ -162,7 +162,7 @@ class claimed_parts {
       if (p.right || p.line != of.line || p.source != of.source) continue;
       abandon(p);
       p.free = true;
-      p.freed += p.freed < 16;
+      if (p.freed < 16) ++p.freed;
     }
     return of;
   }

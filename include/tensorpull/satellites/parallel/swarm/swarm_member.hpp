@@ -115,7 +115,8 @@ class swarm_member {
     const auto pause = [&](std::chrono::milliseconds time) noexcept { s.serve_for(time); };
     const auto how = pull.run(once, pause);
     s.wrong = pull.transfer().wrong();
-    s.end(how.has_value());
+    if (how) s.end();
+    else s.resign();
     return how;
   }
 
@@ -127,7 +128,7 @@ class swarm_member {
   bool serve(std::chrono::milliseconds time, const stop_token& stop = {}) noexcept { return s_->serve(time, stop); }
 
   /// From now on nobody is served from a consumer's memory, which may go away. A pull begins with it.
-  void stop_serving() const noexcept { s_->end(false); }
+  void stop_serving() const noexcept { s_->withdraw(); }
 
  private:
   static constexpr std::chrono::milliseconds patience{10'000};

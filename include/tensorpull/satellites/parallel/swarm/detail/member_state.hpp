@@ -152,10 +152,25 @@ class member_state {
     homes.drop(source);
     spoilt_ |= 1U << source;
   }
-  /// The pull is over.
-  void end(bool complete) noexcept {
-    if (!complete) return withdraw();
+  /// The pull is over, and everything is there.
+  void end() noexcept {
     if (published_) machine().arrived();
+  }
+  /// Nobody is served from the memory of a pull any more.
+  void withdraw() noexcept {
+    if (!published_) return;
+    sent_before_ += sent_now();
+    published_ = false;
+    (void)connections_.published().withdraw({model_.id, model_.version, 0});
+    machine().arrives({}, nullptr, 0);
+  }
+  /// It is no member any more: others shall not wait for it, nor its seat be kept.
+  void resign() noexcept {
+    withdraw();
+    if (to_door_ == nullptr) return;
+    to_door_->close();
+    (void)io_.poll(64);
+    called_ = {};
   }
 
   /// One step beside a step of the pull. `Lines`: of that.
@@ -201,13 +216,6 @@ class member_state {
   std::uint64_t sent_now() noexcept {
     const auto now = connections_.published().status_of(model_);
     return published_ && now ? now->bytes_sent : 0;
-  }
-  void withdraw() noexcept {
-    if (!published_) return;
-    sent_before_ += sent_now();
-    published_ = false;
-    (void)connections_.published().withdraw({model_.id, model_.version, 0});
-    machine().arrives({}, nullptr, 0);
   }
 
   // The handler's calls.

@@ -132,7 +132,8 @@ class part_homes {
   void count_holders() noexcept {
     for (std::size_t part = 0; part < parts_; ++part) {
       holders_[part] = 0;
-      for (const member& m : others_) holders_[part] += may_give(m, part);
+      for (const member& m : others_)
+        if (may_give(m, part)) ++holders_[part];
     }
   }
   static std::uint64_t weight(const member& m, std::size_t part) noexcept {
