@@ -29,7 +29,6 @@ tp::result<brought_directory> bring_directory(const wanted_directory& w) {
                        .ref = ref,
                        .options = options,
                        .chunk = look ? 64 * 1024 : w.chunk,
-                       .wrong = look ? nullptr : w.wrong,
                        .first_alone = phase != tp::directory_phase::whole}
           .into(to);
     };

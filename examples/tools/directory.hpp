@@ -65,7 +65,6 @@ struct wanted_directory {
   const std::string &path, &base;
   const path_patterns& files;
   bool overwrite, anew;
-  std::uint8_t* wrong;  ///< which senders gave wrong bytes
   /// of what has arrived: where, how many bytes, of how many
   const std::function<void(std::uint64_t, std::uint64_t, std::uint64_t)>& landed;
 };

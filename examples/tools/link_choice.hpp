@@ -127,7 +127,6 @@ struct pull_call {
   const tp::pull_options& options;
   /// bytes that are asked for at a time; 0: all at once. Datagrams have a length of their own
   std::uint64_t chunk = tp::default_chunk_bytes;
-  std::uint8_t* wrong = nullptr;  ///< which senders gave wrong bytes: one bit each, the first is the lowest
   bool digest = true;  ///< whether the digest of the whole is checked; over datagrams it always is
   bool first_alone = false;  ///< over one connection, to the first sender
 
@@ -141,9 +140,7 @@ struct pull_call {
         .from = std::move(*from), .chunk_bytes = chunk == 0 ? tp::max_payload_bytes : chunk, .digest = digest};
     if (!first_alone && (!link.also.empty() || link.connections > 1)) how.connections = link.connections;
     facade::consumer_for as(to);
-    const auto done = how(ref, as, options);
-    if (wrong != nullptr) *wrong = how.wrong;
-    return done;
+    return how(ref, as, options);
   }
 };
 

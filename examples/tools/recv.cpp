@@ -121,7 +121,7 @@ safetensors file. The token is that of --bearer-file or HF_TOKEN, or the one tha
                        "difference_bytes": what of the received bytes was a difference to --base, or tensors that have changed since;
                        the rest of the file was there then.
                        "believed": REF (or --digest) did not say which bytes are right, so the sender was believed about that.
-                       "wrong_senders": the links of those whose bytes were others than what was published; what they gave was fetched anew.
+                       "wrong_senders": the links of those whose bytes were not those of the signed root; what they gave was fetched anew.
                        "confirmed" is whether the sender is known to have recorded it; "unconfirmed_because" is a code if it is not. FILE
                        is complete in either case. The "bytes" of a failure are those in .FILE.part to go on with, or else of FILE
   -h, --help           this text
@@ -810,12 +810,7 @@ outcome pull(const choices& c, transfer_line& line, facade::any_member* member) 
       if (c.is_signed()) done.how = bring_proved({c.link, c.known, options, c.chunk, &done.wrong, member}, as);
     }
     if (!c.is_signed())
-      done.how = pull_call{.link = c.link,
-                           .ref = c.ref,
-                           .options = options,
-                           .chunk = c.chunk,
-                           .wrong = &done.wrong,
-                           .digest = !c.no_digest}
+      done.how = pull_call{.link = c.link, .ref = c.ref, .options = options, .chunk = c.chunk, .digest = !c.no_digest}
                      .into(file);
     line.clear();
     if (done.how && member != nullptr) done.file = std::move(held);
@@ -1020,7 +1015,6 @@ std::string directory_error(const choices& c, const error& e, std::uint64_t tota
 int receive_directory(const choices& c, transfer_line& line) {
   const std::string part = part_of(c.output);
   const bool left = is_there(part) && !c.resume && !c.restart;
-  std::uint8_t wrong = 0;
   std::uint64_t received = 0;
   tp::result<brought_directory> done = tp::failure(errc::io);
   if (!left) {
@@ -1032,7 +1026,7 @@ int receive_directory(const choices& c, transfer_line& line) {
     };
     line.prelude();
     const wanted_directory wanted{c.link, c.ref,   options, c.chunk,   c.most_bytes, c.output,
-                                  c.base, c.files, c.force, c.restart, &wrong,       landed};
+                                  c.base, c.files, c.force, c.restart, landed};
     if (c.hub) done = bring_model(*c.hub, wanted);
     else if constexpr (TENSORPULL_TOOLS_DIRECTORIES) done = bring_directory(wanted);
     line.clear();
@@ -1052,9 +1046,6 @@ int receive_directory(const choices& c, transfer_line& line) {
     if (interrupted) status = interrupted_status();
     done = tp::failure(why);
   }
-  std::vector<std::string> wrong_senders;
-  for (std::size_t i = 0; i <= c.link.also_text.size(); ++i)
-    if ((wrong >> i & 1) != 0) wrong_senders.push_back(i == 0 ? c.link.text : c.link.also_text[i - 1]);
   if (c.json) {
     std::string_view how = interrupted ? "interrupted" : "failed";
     if (done) how = to_string(done->last.outcome);
@@ -1076,12 +1067,9 @@ int receive_directory(const choices& c, transfer_line& line) {
     out.add("received_bytes", received);
     out.add("resumable", !done && is_there(part));
     out.add("seconds", line.seconds());
-    out.add("wrong_senders", std::span<const std::string>(wrong_senders));
     out.print();
     return flushed("recv") ? status : unwritable;
   }
-  for (const std::string& sender : wrong_senders)
-    say("recv", printable(sender) + " gave other bytes than what was published");
   if (!done) {
     say("recv", message);
     if (!left && is_there(part))

@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 import sources
 
 CHUNKINGS = ("fixed_bytes<512>", "bytes_up_to<512>", "per_tensor<512>", "adaptive_bytes<256, 512>", "fit_datagram", "whole")
-INTEGRITIES = ("unverified", "image_digest", "chunk_digest", "chunk_and_image_digest", "chunk_crc32c", "chunk_crc32c_and_image_digest")
+INTEGRITIES = ("unverified", "image_digest", "chunk_digest", "chunk_and_image_digest", "chunk_crc32c_and_image_digest")
 FRAMINGS = {"word_framing": "framing/word_framing.hpp", "capnp_framing": "framing/capnp/capnp_framing.hpp"}
 TENSORS = ("raw_tensors<model>", "tensor_list")
 LIMITS = ("default_limits", "few")
@@ -73,7 +73,7 @@ def program(header, transport, where, sample, components):
     consumers = {consumer: of for consumer, of in CONSUMERS.items() if built(of, components)}
     framings = {framing: of for framing, of in FRAMINGS.items() if built(of, components)}
     lines = [f"#include <tensorpull/{h}>" for h in dict.fromkeys((
-        "tensorpull.hpp", "integrity/crc32c/crc32c.hpp", "transports/session/datagram_session.hpp", *framings.values(), *consumers.values(), header))] + HEAD.splitlines()
+        "tensorpull.hpp", "integrity/xxhash/chunk_crc32c.hpp", "transports/session/datagram_session.hpp", *framings.values(), *consumers.values(), header))] + HEAD.splitlines()
     tried = {}
     for (c, chunking), (i, integrity), (f, framing) in itertools.product(enumerate(CHUNKINGS), enumerate(INTEGRITIES), enumerate(framings)):
         few = [(k, consumer) for k, consumer in enumerate(consumers) if not sample or (c + i + f + k) % 5 == 0]

@@ -19,7 +19,6 @@ void bind_downloads(py::module_& m) {
   py::class_<route, source>(m, "Route")
       .def(py::init<const std::vector<std::string>&, const tls_settings&, py::object, const py::object&>())
       .def("use_connections", &route::use_connections)
-      .def_property_readonly("wrong", &route::wrong)
       .def_property_readonly("current", &route::current);
   m.def("one_route", &route::is_one, "Whether one pull can go on from one of these addresses to the other.");
   m.def("download_into", &download_into, py::arg(), py::arg(), py::arg(), py::arg(), py::arg(), py::arg(), py::arg(),

@@ -51,15 +51,7 @@ class route final : public source {
     if (most != 1) pull_.connections = most;
   }
   std::size_t connections() const noexcept { return pull_.connections.value_or(1); }
-  /// Those whose bytes were other ones than what was published, in the last pull.
-  std::vector<std::size_t> wrong() const {
-    std::vector<std::size_t> all;
-    for (std::size_t i = 0; i < pull_.from.size(); ++i)
-      if ((pull_.wrong >> i & 1) != 0) all.push_back(i);
-    return all;
-  }
-
-  /// The same, one bit each.
+  /// Those whose bytes were not those of the root in the last pull, one bit each.
   const std::uint8_t& wrong_bits() const noexcept { return pull_.wrong; }
 
   pull_function begin() override {

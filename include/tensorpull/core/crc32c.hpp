@@ -1,6 +1,6 @@
 // CRC32C (Castagnoli), portable: with a table of 1 KiB or of 64 bytes, and as a hash of chunks. A CRC of 32 bits finds
 // every burst of up to 32 bits, and misses a random fault with probability 2^-32: too often for the version of an
-// image, which stays XXH3-64. Hosts compute it with the processor's instruction (integrity/crc32c).
+// image, which stays XXH3-64.
 #pragma once
 
 #include <tensorpull/core/digest_kind.hpp>
@@ -58,8 +58,8 @@ struct crc32c_small {
   }
 };
 
-/// CRC32C as a hash of chunks (integrity/concept.hpp). `Crc`: crc32c_small for a small machine, crc32c_fast, or that of
-/// integrity/crc32c.
+/// CRC32C as a hash of chunks (integrity/concept.hpp). `Crc`: crc32c_small for a small machine, or
+/// crc32c_fast.
 template <class Crc>
 class basic_crc32c {
  public:

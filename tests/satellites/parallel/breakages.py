@@ -1,6 +1,9 @@
 """What tests/awake.py breaks of this satellite, as in tests/breakages.py."""
 
 BREAKAGES = [
+    ("protocol/recipient/transfer.hpp", "if (begun_) to_.abandon(reason);", "(void)begun_;", "satellites/parallel/liars", "*the_memory_is_told*"),
+    ("satellites/parallel/parallel_transfer.hpp", "else if (!l.machine.describing() && !l.machine.agrees_with(machine_))\n", "else if (false)\n", "satellites/parallel/liars", "*of_no_use*"),
+    ("satellites/parallel/parallel_transfer.hpp", "if (!hash_back(n)) return fail({errc::io});", "", "satellites/parallel/liars", "*No_wrong_byte*"),
     ("satellites/parallel/parallel_recipient.hpp", "if (order_ == chunk_order::given) chunker_.measured", "if (true) chunker_.measured", "satellites/parallel/parallel_transfer", "*Adaptive*"),
     ("satellites/parallel/parallel_transfer.hpp", "damaged_ != before && others()", "false", "satellites/parallel/parallel_pull", "*damages_the_first_chunk_is*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (is_known) repeated_ += base::answers() - before;", "(void)before, (void)is_known;", "satellites/parallel/parallel_pull", "*only_describe*"),
@@ -11,18 +14,10 @@ BREAKAGES = [
     ("satellites/parallel/detail/parallel_wire.hpp", "if (untried || (!rest && !is_of_no_use(next))) {", "if (untried) {", "satellites/parallel/parallel_pull", "*returns_to*"),
     ("satellites/parallel/detail/parallel_wire.hpp", "if (i == t_.first_line() || t_.first_line() >= Transfer::most_lines) hurry(now);", "", "satellites/parallel/parallel_pull", "*slow_owner_that_is_asked_first*"),
     ("satellites/parallel/parallel_transfer.hpp", "first_ != nobody && first_ != number && lines_[first_].works()", "first_ != nobody && lines_[first_].works()", "satellites/parallel/parallel_transfer", "*another_connection*"),
-    ("satellites/parallel/parallel_transfer.hpp", "if (is_wrong() && check().begin()) return;", "", "satellites/parallel/parallel_pull", "*Whoever_gives_wrong*"),
-    ("satellites/parallel/parallel_transfer.hpp", "if (error_) return check().refuse();", "if (error_) return abandon();", "satellites/parallel/liars", "*one_kind*"),
-    ("satellites/parallel/detail/source_check.hpp", "if (s.hash.digest() == all_.machine_.wanted_version()) return prove(n);", "return prove(n);", "satellites/parallel/liars", "*one_kind*"),
-    ("satellites/parallel/detail/source_check.hpp", "!landed_as(at, some)", "false", "satellites/parallel/liars", "*one_kind*"),
-    ("satellites/parallel/detail/source_check.hpp", "left = all_.sources_.part_end(at) - at;", "left = bytes.size();", "satellites/parallel/random_liars", "*never_named*"),
-    ("satellites/parallel/detail/source_check.hpp", "const bool mixed = all_.kept_ > 0 &&", "const bool mixed = false &&", "satellites/parallel/random_liars", "*begun_again*"),
-    ("satellites/parallel/detail/sources.hpp", "if (!is_doubted(s) && of.is_read()) of", "if (false) of", "satellites/parallel/random_liars", "*never_named*"),
     ("satellites/parallel/detail/parallel_wire.hpp", "Transfer::most_lines * limits::page_bytes", "limits::page_bytes", "satellites/parallel/parallel_pull", "*Whoever_begins*"),
     ("satellites/parallel/detail/parallel_wire.hpp", "!has_passed(clock::now() - l.at, std::min(each_, options_.per_request_timeout))", "clock::now() - l.at < std::min(each_, options_.per_request_timeout)", "satellites/parallel/parallel_pull", "*Never_is*"),
     ("satellites/parallel/detail/parallel_wire.hpp", ">= most_landed_ + least_progress", "> most_landed_", "satellites/parallel/parallel_pull", "*few_bytes*"),
     ("satellites/parallel/detail/parallel_wire.hpp", "if (!rest) rest = std::chrono::milliseconds(0);", "", "satellites/parallel/parallel_pull", "*Addresses_that*"),
-    ("satellites/parallel/detail/sources.hpp", "s.header_differs(header) ||", "", "satellites/parallel/liars", "*one_kind*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (finished_) confirm_over_idle_line();", "", "satellites/parallel/parallel_transfer", "*An_idle_line*"),
     ("satellites/parallel/parallel_transfer.hpp", "return c.writer == n || (c.end == missing_.end() && n != first_);", "return c.end == missing_.end();", "satellites/parallel/parallel_pull", "*Several_connections*"),
     ("satellites/parallel/detail/parallel_wire.hpp", "if (!has_passed(clock::now() - l.at, std::min(each_, options_.per_request_timeout))) return false;", "if (clock::now() - l.at < std::min(each_, options_.per_request_timeout)) return false;", "satellites/parallel/parallel_pull", "*means_never*"),

@@ -211,44 +211,14 @@ TEST(ParallelPull, The_last_line_that_is_left_brings_the_rest) {
   EXPECT_EQ(a.counts().acquired, 1u);
 }
 
-TEST(ParallelPull, Whoever_gives_wrong_bytes_is_named_and_the_others_bring_the_right_ones) {
-  publishes a(source(), {.id = {3, 4}}), b(source(), {.id = {3, 4}}), c(source(), {.id = {3, 4}});
-  for (const std::size_t liar : {0u, 1u, 2u}) {
-    std::array<std::unique_ptr<between>, 3> ways;
-    const std::array<publishes*, 3> all{&a, &b, &c};
-    std::vector<std::string> addresses;
-    for (std::size_t i = 0; i < 3; ++i) {
-      ways[i] = std::make_unique<between>(all[i]->owner->port(), [&, i](std::size_t) {
-        return habit{.wrong = i == liar ? 999'983u : never, .each_ms = 16384};
-      });
-      addresses.push_back(ways[i]->address());
-    }
-    const pulled p(addresses, *a.ref);
-    p.expect(source());
-    EXPECT_EQ(p.wrong, 1u << liar);
-  }
-}
-
-TEST(ParallelPull, Nobody_is_named_for_what_the_first_line_was_given_by_another) {
-  publishes a(source(), {.id = {3, 4}}), b(source(), {.id = {3, 4}}), c(source(), {.id = {3, 4}});
-  const auto even = [](std::size_t) { return habit{.each_ms = 16384}; };
-  between to_b(b.owner->port(), even), to_c(c.owner->port(), even);
-  for (int round = 0; round < 6; ++round) {  // which of the two brings the rest of that part is not sure
-    between liar(a.owner->port(),
-                 [](std::size_t n) { return n == 0 ? habit{.cut = 50'000, .wrong = 20'011} : habit{.cut = 0}; });
-    const pulled p({liar.address(), to_b.address(), to_c.address()}, *a.ref);
-    p.expect(source());
-    EXPECT_EQ(p.wrong & ~1u, 0u);
-  }
-}
-
-TEST(ParallelPull, If_all_are_wrong_it_fails_and_says_so) {
+TEST(ParallelPull, Wrong_bytes_of_one_owner_fail_and_nobody_is_named_without_a_root) {
   publishes a(source(), {.id = {3, 4}}), b(source(), {.id = {3, 4}});
+  const auto even = [](std::size_t) { return habit{.each_ms = 16384}; };
   const auto lies = [](std::size_t) { return habit{.wrong = 999'983u, .each_ms = 16384}; };
-  between x(a.owner->port(), lies), y(b.owner->port(), lies);
+  between x(a.owner->port(), even), y(b.owner->port(), lies);
   const pulled p({x.address(), y.address()}, *a.ref);
-  ASSERT_EQ(code_of(p.done), tp::errc::digest_mismatch);
-  EXPECT_EQ(p.wrong, 3u);
+  EXPECT_EQ(code_of(p.done), tp::errc::digest_mismatch);
+  EXPECT_EQ(p.wrong, 0u);
 }
 
 /// Says that it is busy, once, and carries what comes later to an owner.
@@ -662,25 +632,25 @@ TEST(ParallelPull, It_goes_on_from_a_cursor) {
   }
 }
 
-// What completes is the model. If one way has no faults, it completes. Nobody is named that has given right bytes.
+// What completes is the model. If nobody lies and one way has no faults, it completes.
 TEST(ParallelPull, Random_ways) {
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     generator random(seed);
     publishes a(source(), {.id = {3, 4}});
     std::vector<std::unique_ptr<between>> ways;
     std::vector<std::string> addresses;
-    const std::size_t n = 1 + random.below(4), good = random.below(n + 1);
-    unsigned liars = 0;
+    const std::size_t n = 1 + random.below(4), good = random.below(n + 1), faults = seed % 2 == 0 ? 4 : 3;
+    bool is_one = false;
     for (std::size_t i = 0; i < n; ++i) {
       std::vector<habit> habits(4);
       for (habit& h : habits) {
         if (i == good) continue;
         const std::size_t where = random.below(random.below(2) == 0 ? 3000 : sizeof(large) / 2);
-        switch (random.below(4)) {
+        switch (random.below(faults)) {
           case 0: h.cut = where; break;
           case 1: h.silent = where; break;
           case 2: h.each_ms = 8192; break;
-          default: h.wrong = 500'000 + random.below(1'000'000); liars |= 1u << i;
+          default: h.wrong = 500'000 + random.below(1'000'000); is_one = true;
         }
       }
       ways.push_back(
@@ -690,8 +660,7 @@ TEST(ParallelPull, Random_ways) {
     const pulled p(addresses, *a.ref, std::max<std::size_t>(n, 1 + random.below(8)),
                    {.per_request_timeout = 5s, .retry = {.retries = 2, .first_delay = 1ms, .longest_delay = 5ms}});
     EXPECT_TRUE(!p.done || same(*p.model, source())) << seed;
-    EXPECT_TRUE(p.done || good == n) << seed << ": " << to_string(p.done.error().code);
-    EXPECT_EQ(p.wrong & ~liars, 0u) << seed;
+    EXPECT_TRUE(p.done || good == n || is_one) << seed << ": " << to_string(p.done.error().code);
   }
 }
 

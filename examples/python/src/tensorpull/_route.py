@@ -158,7 +158,7 @@ def _over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any]
             route = _native.Route(members, tls if not secure or members[0] in secure else None, _noting(tried, attempts(members)), web)
             route.use_connections(connections)
             try:
-                return _judged(route, members, call), members[route.current]
+                return call(route), members[route.current]
             except Error as refused:
                 e = _in_words(refused, members[route.current], web)
                 wrong = e.code in _WRONG + (_WRONG_OF_URLS if is_url(members[route.current]) else ())
@@ -177,15 +177,6 @@ def _over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any]
         raise e
     finally:
         e = None  # its traceback has this frame, and so all that the caller gave
-
-
-def _judged(route: Any, members: List[str], call: Callable[[Any], Result]) -> Result:
-    """Calls, and says in the log which of several owners gave wrong bytes."""
-    try:
-        return call(route)
-    finally:
-        for i in route.wrong:
-            logger.warning("%s gave other bytes than what was published; they were fetched anew", place(members[i]))
 
 
 def _noting(tried: Set[int], tell: Callable[[int, int, str, int], None]) -> Callable[[int, int, str, int], None]:

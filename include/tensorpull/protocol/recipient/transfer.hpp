@@ -221,9 +221,7 @@ class transfer {
     }
     reason.at = landed_;
     error_ = reason;
-    // another source may bring what this one has not: then whoever knows abandons it
-    if constexpr (!requires { requires Machine::has_other_sources; })
-      if (begun_) to_.abandon(reason);
+    if (begun_) to_.abandon(reason);
   }
 
   /// The frame that tells the owner that we gave up, and whether the bytes were wrong or not what the consumer takes.

@@ -43,24 +43,15 @@ class chunk_ledger {
     bool is_none() const noexcept { return index == 0xff; }
   };
 
-  /// The length of the parts of an image of so many bytes, as a shift.
-  static std::uint8_t shift_for(std::uint64_t bytes) noexcept {
-    std::uint8_t shift = 0;
-    while ((bytes >> shift) >= most_parts) ++shift;
-    return shift;
-  }
-  /// Everything in [from, to) is missing that lies in one of these parts. The last byte is missing always, and is a
-  /// chunk of its own.
-  void begin(std::uint64_t from, std::uint64_t to, std::uint8_t shift,
-             std::uint64_t parts = ~std::uint64_t{0}) noexcept {
+  /// Everything in [from, to) is missing. The last byte is a chunk of its own.
+  void begin(std::uint64_t from, std::uint64_t to) noexcept {
     for (chunk& c : chunks_) free(c);
     rests_ = {};
     next_ = from;
     end_ = to;
-    shift_ = shift;
-    parts_ = parts;
+    shift_ = 0;
+    while ((to >> shift_) >= most_parts) ++shift_;
     if (from < to) (void)add(--end_, to);
-    pass_over();
   }
   /// Where the last chunk ends.
   std::uint64_t end() const noexcept { return end_ + 1; }
@@ -103,7 +94,6 @@ class chunk_ledger {
     if (next_ < end_) {
       own = {next_, std::min(((next_ >> shift_) + 1) << shift_, end_), false};
       next_ = own.end;
-      pass_over();
     } else if (longest != nullptr) {
       // its line may be silent, so not even a short rest is left to it
       own = {longest->begin + (longest->bytes() < 2 * least ? 0 : longest->bytes() / 2), longest->end, false};
@@ -173,11 +163,6 @@ class chunk_ledger {
     std::uint64_t bytes() const noexcept { return end - begin; }
   };
 
-  /// Parts that are not missing.
-  void pass_over() noexcept {
-    while (next_ < end_ && (parts_ >> (next_ >> shift_) & 1) == 0)
-      next_ = std::min(((next_ >> shift_) + 1) << shift_, end_);
-  }
   chunk* add(std::uint64_t begin, std::uint64_t end) noexcept {
     for (chunk& c : chunks_) {
       if (c.missing) continue;
@@ -198,7 +183,7 @@ class chunk_ledger {
 
   std::array<chunk, Most> chunks_{};
   std::array<rest, Lines> rests_{};
-  std::uint64_t next_ = 0, end_ = 0, parts_ = 0;  // of the unclaimed parts
+  std::uint64_t next_ = 0, end_ = 0;  // of the unclaimed parts
   std::uint8_t shift_ = 0;
 };
 

@@ -19,9 +19,9 @@ namespace tensorpull {
 /// the first connection counts this recipient and hears how it ended, and the others are told to forget it.
 ///
 /// The consumer's memory has to take bytes in any order (a model, a new model, a file); any other consumer is served by
-/// several_addresses. With a version that was given, the pull completes if one of the owners is honest, and wrong()
-/// names the others (parallel_transfer.hpp). Without one the first owner's description and header are believed: if the
-/// consumer refuses them, so does the pull. Borrows the addresses.
+/// several_addresses. The first owner's description and header are believed: if the consumer refuses them, so does the
+/// pull. So are all bytes until the whole has its digest (parallel_transfer.hpp). With a root (pull_proved) the pull
+/// completes if one of the owners is honest, and wrong() names the others. Borrows the addresses.
 /// `Address`: text, or an object that connects, such as a tls_address. Memory, on the stack: 6 KiB for each of eight
 /// connections, and their streams.
 template <class Transport, class Address = std::string_view>
@@ -40,7 +40,7 @@ class parallel_addresses {
         connections_(std::min(connections != 0 ? connections : addresses_.size(), most)), each_(each), tell_(tell) {}
 
   std::span<const Address> addresses() const noexcept { return addresses_; }  ///< those that are used
-  /// The addresses whose bytes were wrong in the last pull, a bit each from the lowest.
+  /// The addresses whose bytes were not those of the root in the last pull, a bit each from the lowest.
   std::uint8_t wrong() const noexcept { return wrong_; }
 
   /// For a transport: an address that pulls by itself. bad_address: there are none.
@@ -83,7 +83,7 @@ class parallel_addresses {
       return pull.drive(lines, besides);
     };
     const auto how = pull.run(once, &detail::pause);
-    wrong_ = pull.transfer().wrong();
+    if constexpr (requires { pull.transfer().wrong(); }) wrong_ = pull.transfer().wrong();
     return how;
   }
 

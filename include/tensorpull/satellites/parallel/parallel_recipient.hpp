@@ -27,8 +27,6 @@ class parallel_recipient : private recipient<Chunking, Limits> {
       base::version_, base::window_;
 
  public:
-  /// An error of one source need not end the transfer, which abandons its consumer itself.
-  static constexpr bool has_other_sources = true;
   /// Chunks that a line asks for ahead.
   static constexpr std::uint32_t most_asked = 8;
   /// Lines that one pull may have.

@@ -6,8 +6,6 @@
 
 using net = over_tcp;
 
-static void report(unsigned) { std::_Exit(1); }
-
 static Mlp trained{}, mine{};
 
 int main() {

@@ -15,12 +15,10 @@ struct line_state {
   [[no_unique_address]] std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, no_chunk_hash> hash{};
   typename Machine::ledger::number chunk{};  // that is landing
   std::uint64_t at = 0, left = 0, digest = 0;  // of it: where its next byte goes, and how many are missing
-  std::uint64_t asked = 0;  // of what is read and does not land: where the next request begins
   optional<error> why;
   std::chrono::milliseconds pause{};
   std::uint8_t source = 0, damaged = 0;
   bool up = false, coming = false, has_asked = false;  // has_asked: over this connection, for a chunk
-  bool reads = false;  // what arrives does not land
   bool works() const noexcept { return up && !why; }
   /// Whether it has no connection yet.
   bool may_come() const noexcept { return coming && !up; }

@@ -259,7 +259,8 @@ class parallel_wire {
     }
     const auto now = clock::now();
     if (did->received > 0) l.at = now;
-    if (std::exchange(stage_, t_.stage()) != t_.stage()) most_landed_ = 0;
+    if constexpr (requires { t_.stage(); })
+      if (std::exchange(stage_, t_.stage()) != t_.stage()) most_landed_ = 0;
     if (did->received > 0 && t_.landed_bytes() >= most_landed_ + least_progress) {  // what is fetched again is none
       most_landed_ = t_.landed_bytes();
       l.tries.succeeded();
