@@ -246,11 +246,12 @@ class Run:
     def start_server(self):
         port = self.folder / "port"
         port.unlink(missing_ok=True)
-        options = ["--data", DATA, "--rounds", str(self.rounds), "--seed", "1", *(["--sign", self.key] if self.proves else [])]
-        self.server = processes.Program([BUILT / "microcontroller_server", *options, "--update", self.update, "--line", self.wire.server_name(), "--port-file", port],
+        options = ["--data", DATA, "--rounds", str(self.rounds), "--seed", "1"]
+        signs = ["--sign", self.key] if self.proves else []
+        self.server = processes.Program([BUILT / "microcontroller_server", *options, *signs, "--update", self.update, "--line", self.wire.server_name(), "--port-file", port],
                                        stdout=open(self.folder / "server", "wb"), stderr=subprocess.STDOUT)
         assert processes.eventually(lambda: port.exists() or self.server.poll() is not None) and self.server.poll() is None, self.transcript("server")
-        self.clients = processes.Program([BUILT / "microcontroller_clients", *options[:6], "--connect", "127.0.0.1:" + port.read_text().strip()],
+        self.clients = processes.Program([BUILT / "microcontroller_clients", *options, "--connect", "127.0.0.1:" + port.read_text().strip()],
                                         stderr=open(self.folder / "clients", "ab"))
 
     def stop_server(self):
@@ -483,6 +484,12 @@ def a_device_believes_its_key_alone():
         run = Run(folder, 2, "in_flash_proved.elf")
         try:
             run.stop_server()
+            given = run.trusted.read_text()
+            for useless in ("", given[:-1], given.replace("MCow", "MCow=")):
+                run.trusted.write_text(useless)
+                run.start_device()
+                assert run.device.wait(LONGEST_BOOT) == 1 and run.transcript("device").endswith("its flash or its key cannot be used\n"), run.everything()
+            run.trusted.write_text(given)
             run.start_device()
             right = signed(folder, run.key, 1)
             make_key(folder / "other.pem")

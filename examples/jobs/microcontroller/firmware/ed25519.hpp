@@ -84,9 +84,9 @@ class sha512 {
   std::uint64_t length_ = 0;
 };
 
-/// A tensorpull::ed25519_verifier. As FIPS 186-5 allows, it compares eight times the two sides of the equation: a
+/// A tensorpull::ed25519_verifier. As RFC 8032 has it, it compares eight times the two sides of the equation. So a
 /// signature that the key's own holder has made with a point of low order is right here, and wrong in a library that
-/// compares the sides themselves, such as OpenSSL.
+/// compares the sides themselves, such as OpenSSL, which RFC 8032 allows.
 struct monocypher_ed25519 {
   bool operator()(std::span<const std::byte, 32> key, std::span<const std::byte> message,
                   std::span<const std::byte, 64> signature) const noexcept {
