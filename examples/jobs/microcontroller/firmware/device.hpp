@@ -138,7 +138,9 @@ class device {
 
   /// Pulls once. `look` is called with the pull after each of its steps.
   template <class Landing, class Look>
-  tensorpull::result<tensorpull::receipt> pull_into(Landing& to, const tensorpull::reference& ref, Look look) noexcept {
+  [[gnu::always_inline]] tensorpull::result<tensorpull::receipt> pull_into(Landing& to,
+                                                                           const tensorpull::reference& ref,
+                                                                           Look look) noexcept {
     auto pull = net::begin_pull(session_, ref, to,
                                 {.per_request_timeout = timeout, .resend = resend, .recipient = recipient_of(0)});
     while (!pull.ended()) {
