@@ -141,8 +141,6 @@ class parallel_recipient : private recipient<Chunking, Limits> {
   }
   /// The version that is pulled, once it is known.
   std::uint64_t version() const noexcept { return version_; }
-  /// The version that it has to be; 0: any.
-  std::uint64_t wanted_version() const noexcept { return version_ != 0 ? version_ : request_.version; }
   /// Whether it only looks for the first difference between the schemas.
   bool comparing() const noexcept { return phase_ == phase::comparing; }
   /// As if nothing had been asked or answered yet. Ids go on.

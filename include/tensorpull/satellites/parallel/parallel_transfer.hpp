@@ -35,9 +35,9 @@ class parallel_transfer
       requires { requires Consumer::any_order; },
       "tensorpull: a pull over several connections at a time needs a consumer whose memory takes bytes in any order (consumer, 13), "
       "such as the model itself or a file");
-  using base::answers_, base::arrived, base::chunk_complete, base::chunk_left_, base::chunk_offset_, base::damaged_,
-      base::damaged_in_a_row_, base::ended_, base::error_, base::finished_, base::hash_back, base::landed_,
-      base::machine_, base::paused_, base::to_;
+  using base::answers_, base::arrived, base::begun_, base::chunk_complete, base::chunk_left_, base::chunk_offset_,
+      base::damaged_, base::damaged_in_a_row_, base::ended_, base::error_, base::finished_, base::hash_back,
+      base::landed_, base::machine_, base::paused_, base::to_;
 
  public:
   /// The most lines.
@@ -89,7 +89,7 @@ class parallel_transfer
     if (number == first_) return;
     state& l = lines_[number];
     l.pause = {};
-    if (first_ == nobody) begin_with(number, l.machine.next_id());
+    if (first_ == nobody || !lines_[first_].works()) begin_with(number, l.machine.next_id());
     else l.machine.restart(0);
   }
   /// Replaces the first line, which is silent. False: there is no other.
@@ -177,6 +177,9 @@ class parallel_transfer
     first_ = number;
     if (machine_.comparing()) machine_.forget();
     machine_.number_from(first_id);
+    ask_again();
+  }
+  void ask_again() noexcept {
     base::restart();
     machine_.name_again();
   }
@@ -203,8 +206,8 @@ class parallel_transfer
       if (base::next(out)) return true;
       if (paused_) return false;
     } else {
-      // the others follow when the version is known
-      if (lines_[n].pause.count() > 0 || machine_.version() == 0) return false;
+      // the others follow when there is a description that theirs has to agree with
+      if (lines_[n].pause.count() > 0 || !begun_) return false;
       if (lines_[n].machine.next(out)) return true;
     }
     machine_type& m = machine(n);
@@ -246,17 +249,20 @@ class parallel_transfer
     if (is_known) repeated_ += base::answers() - before;
     settle_first();
   }
-  /// An answer over the first line has to make sense. If it does not, and others can go on, it ends this line alone. If
-  /// its owner is busy, a line that can go on replaces it.
+  /// An answer over the first line has to make sense, and once bytes land nobody has another schema. If it does not,
+  /// and others can go on, it ends this line alone. If its owner is busy, a line that can go on replaces it.
   bool goes_on_with(std::uint8_t n, const frame& m) noexcept {
-    if (!others()) return true;
+    const bool elsewhere = others();
+    if (!elsewhere && !begun_) return true;
     machine_type looks = machine_;
-    const auto event = looks.on(m);
+    auto event = looks.on(m);
+    if (begun_ && looks.comparing()) event = failure(errc::schema_mismatch);
     if (!event) {
-      end_line(n, event.error());
+      if (elsewhere) end_line(n, event.error());
+      else fail(event.error());
       return false;
     }
-    if (*event != recipient_event::busy || !replace_first()) return true;
+    if (!elsewhere || *event != recipient_event::busy || !replace_first()) return true;
     lines_[n].pause = std::max(looks.delay(), std::chrono::milliseconds(1));
     return false;
   }
@@ -396,10 +402,12 @@ class parallel_transfer
       sharing_ = false;
       machine_.take(chunk_order::one_by_one);
     }
+    const bool describes = machine_.describing();
     chunk_complete(true);
     if (sharing_ || error_) return;
     if (finished_) confirm_over_idle_line();
     give_back_quietly(first_);
+    if (describes) ask_again();  // what it was about to answer was asked when bytes were missing
     settle_first();
   }
   /// The first line may still be receiving what others have brought, and an answer would have to wait for it.
