@@ -133,15 +133,19 @@ class parallel_transfer
   }
 
   /// The farewell to the owner of a connection after the transfer. The owner forgets this recipient if another got the
-  /// confirmation.
+  /// confirmation, or if others have given some of the bytes whose digest is wrong: it may have been one of these.
   optional<frame> farewell_of(std::uint8_t number) const noexcept {
     if (!ended_ || number >= most_lines) return {};
     const state& l = lines_[number];
-    if (number == first_) return base::farewell();
-    const machine_type& m = l.machine;
-    if (!l.up || m.nonce() == 0 || m.nonce() == machine_.nonce()) return {};
-    frame bye = m.farewell();
-    bye.status = status::looked;
+    optional<frame> bye;
+    if (number == first_) {
+      bye = base::farewell();
+      if (!bye || error_->code != errc::digest_mismatch || gave_ == bit_of(l)) return bye;
+    } else {
+      if (!l.up || l.machine.nonce() == 0 || l.machine.nonce() == machine_.nonce()) return {};
+      bye = l.machine.farewell();
+    }
+    bye->status = status::looked;
     return bye;
   }
   optional<frame> farewell() const noexcept { return farewell_of(first_); }  ///< that of the first line
@@ -155,6 +159,7 @@ class parallel_transfer
   using state = detail::line_state<machine_type, Integrity>;
   machine_type& machine(std::uint8_t n) noexcept { return n == first_ ? machine_ : lines_[n].machine; }
   const machine_type& machine(std::uint8_t n) const noexcept { return n == first_ ? machine_ : lines_[n].machine; }
+  static unsigned bit_of(const state& l) noexcept { return 1U << l.source; }
   bool usable(std::uint8_t n) const noexcept { return lines_[n].works() && lines_[n].pause.count() == 0; }
   /// Whether another line can replace the first one, now or `soon`.
   bool others(bool soon = true) const noexcept {
@@ -360,6 +365,7 @@ class parallel_transfer
     if (ended_) return;
     if (is_sequential(n)) {
       const std::uint64_t before = damaged_;
+      gave_ |= bit_of(lines_[n]);
       base::landed(bytes);
       if (damaged_ != before && others()) {
         damaged_in_a_row_ = 0;  // they are this line's, and not the transfer's
@@ -371,6 +377,7 @@ class parallel_transfer
     l.left -= bytes.size();
     auto* const c = landing(n);
     if (c == nullptr) return;
+    gave_ |= bit_of(l);
     if (const auto ok = to_.commit(l.at, bytes); !ok) return fail(ok.error());
     if constexpr (Integrity::per_chunk) l.hash.update(bytes);
     l.at += bytes.size();
@@ -429,6 +436,7 @@ class parallel_transfer
   std::array<state, machine_type::most_lines> lines_{};
   ledger_type missing_{};
   std::uint32_t repeated_ = 0;
+  unsigned gave_ = 0;  // the sources that bytes have landed from, a bit each
   std::uint8_t first_ = nobody;
   bool sharing_ = false, more_sources_ = false;
   std::byte passing_[16 * 1024];  // what is read and wanted no more
