@@ -9,6 +9,7 @@ BREAKAGES = [
     ("satellites/parallel/parallel_transfer.hpp", "if (first_ == nobody || !lines_[first_].works()) begin_with", "if (first_ == nobody) begin_with", "satellites/parallel/parallel_transfer", "*was_busy*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (describes) ask_again();", "(void)describes;", "satellites/parallel/parallel_transfer", "*becomes_the_first*"),
     ("satellites/parallel/parallel_transfer.hpp", "error_->code != errc::digest_mismatch || gave_ == bit_of(l)", "true", "satellites/parallel/parallel_pull", "*spoilt*"),
+    ("satellites/parallel/parallel_transfer.hpp", "if (*event == recipient_event::busy) l.pause", "++answers_;\n    if (*event == recipient_event::busy) l.pause", "satellites/parallel/parallel_transfer", "*no_progress*"),
     ("satellites/parallel/parallel_recipient.hpp", "if (order_ == chunk_order::given) chunker_.measured", "if (true) chunker_.measured", "satellites/parallel/parallel_transfer", "*Adaptive*"),
     ("satellites/parallel/parallel_transfer.hpp", "damaged_ != before && others()", "false", "satellites/parallel/parallel_pull", "*damages_the_first_chunk_is*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (is_known) repeated_ += base::answers() - before;", "(void)before, (void)is_known;", "satellites/parallel/parallel_pull", "*only_describe*"),

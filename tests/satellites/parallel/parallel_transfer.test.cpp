@@ -228,6 +228,26 @@ TEST(ParallelTransfer, Owners_that_described_before_one_with_another_schema_was_
   }
 }
 
+/// Answers as an owner that has no room.
+const tampering is_busy = lie_about(tp::frame_kind::description, [](tp::frame& m) {
+  m.kind = tp::frame_kind::refused;
+  m.status = tp::status::busy;
+  m.delay_ms = 1;
+});
+TEST(ParallelTransfer, An_owner_that_is_always_busy_is_no_progress) {
+  const model source = std::move(of_both().fill(1));
+  model mine = of_both();
+  tp::land to(mine.destination());
+  parallel t(to, {.ref = {1, 2}, .recipient = {9}}, {}, 1);
+  lines all(2, source);
+  all.to[1].owner_lies = is_busy;
+  all.begin(t);
+  while (t.landed_bytes() == 0) all.step(t, 0);
+  const std::uint32_t answers = t.answers();
+  for (int i = 0; i < 100; ++i) all.step(t, 1);
+  EXPECT_GT(all.to[1].to_right.carried, 1000u);
+  EXPECT_EQ(t.answers(), answers);
+}
 TEST(ParallelTransfer, A_line_that_was_busy_replaces_a_first_one_that_was_lost_meanwhile) {
   const model source = std::move(of_both().fill(1));
   for (int turns = 0; turns < 12; ++turns) {
@@ -235,11 +255,7 @@ TEST(ParallelTransfer, A_line_that_was_busy_replaces_a_first_one_that_was_lost_m
     tp::land to(mine.destination());
     parallel t(to, {.ref = {1, 2}, .version = version_of(source), .recipient = {9}}, {}, 1);
     lines all(2, source);
-    all.to[1].owner_lies = lie_about(tp::frame_kind::description, [](tp::frame& m) {
-      m.kind = tp::frame_kind::refused;
-      m.status = tp::status::busy;
-      m.delay_ms = 1;
-    });
+    all.to[1].owner_lies = is_busy;
     all.begin(t);
     for (int i = 0; i < turns; ++i) all.step(t, 0);
     auto line = t.line_of(1);

@@ -276,7 +276,6 @@ class parallel_transfer
     const auto event = l.machine.on(m);
     if (!event) return end_line(n, event.error());
     if (*event == recipient_event::nothing) return;
-    answers_ += m.kind != frame_kind::description;
     if (*event == recipient_event::busy) l.pause = std::max(l.machine.delay(), std::chrono::milliseconds(1));
     else if (!l.machine.describing() && !l.machine.agrees_with(machine_)) return end_line(n, {errc::bad_frame});
     give_back(n, false);
