@@ -804,6 +804,7 @@ outcome pull(const choices& c, transfer_line& line, facade::any_member* member) 
     if (where && !c.json && done.difference == 0)
       say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part) + ", once they are checked");
 
+    if (!c.is_signed()) line.had(found.offset);  // what is proved may lie anywhere
     const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
     if constexpr (TENSORPULL_TOOLS_PROOFS) {
       facade::consumer_for as(file);
