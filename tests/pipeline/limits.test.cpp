@@ -49,16 +49,17 @@ struct edge : default_limits {
 };
 
 // One step beyond an edge is refused with a sentence (tests/compile_fail/limits.cpp).
-static_assert(!limits_policy<edge<{.control = 159}>> && !limits_policy<edge<{.control = 65'537}>> &&
-              !limits_policy<edge<{.page = 7}>> && !limits_policy<edge<{.levels = 4}>>);
+static_assert(!limits_policy<edge<values{.control = 159}>> && !limits_policy<edge<values{.control = 65'537}>> &&
+              !limits_policy<edge<values{.page = 7}>> && !limits_policy<edge<values{.levels = 4}>>);
 
-using edges = testing::Types<edge<{}>, edge<{.control = 160, .page = 160}>, edge<{.control = 160}>, edge<{.page = 160}>,
-                             edge<{.page = 8}>, edge<{.control = 65'536, .page = 65'536}>, edge<{.segments = 1}>,
-                             edge<{.words = 1}>, edge<{.levels = 5}>, edge<{.body = 0, .in_message = 0, .unread = 1}>,
-                             edge<{.cap = 1}>, edge<{.cap = ~std::uint64_t{0}}>,
-                             edge<{.references = 1, .of_session = 1, .recipients = 1, .transfers = 1, .jobs = 1}>,
-                             edge<{.tensors = 40}>, edge<{.requests = 1}>, edge<{.requests = 16'384}>,
-                             edge<{.subset_rate = 0, .chunk_rate = 0}>, edge<{.busy_ms = 0}>, edge<{.window = 1}>>;
+using edges = testing::Types<
+    edge<values{}>, edge<values{.control = 160, .page = 160}>, edge<values{.control = 160}>, edge<values{.page = 160}>,
+    edge<values{.page = 8}>, edge<values{.control = 65'536, .page = 65'536}>, edge<values{.segments = 1}>,
+    edge<values{.words = 1}>, edge<values{.levels = 5}>, edge<values{.body = 0, .in_message = 0, .unread = 1}>,
+    edge<values{.cap = 1}>, edge<values{.cap = ~std::uint64_t{0}}>,
+    edge<values{.references = 1, .of_session = 1, .recipients = 1, .transfers = 1, .jobs = 1}>,
+    edge<values{.tensors = 40}>, edge<values{.requests = 1}>, edge<values{.requests = 16'384}>,
+    edge<values{.subset_rate = 0, .chunk_rate = 0}>, edge<values{.busy_ms = 0}>, edge<values{.window = 1}>>;
 
 template <class L>
 class Limits : public testing::Test {};
@@ -132,10 +133,10 @@ std::uint32_t described_window() {
   return window;
 }
 TEST(LimitsOfAWindow, A_description_has_the_lesser_number_and_never_0) {
-  EXPECT_EQ((described_window<edge<{.requests = 1}>>()), 1u);
-  EXPECT_EQ((described_window<edge<{.window = 3}>>()), 3u);
-  EXPECT_EQ((described_window<edge<{.requests = 65'535, .window = 1 << 17}>>()), 65'535u);
-  EXPECT_EQ((described_window<edge<{.requests = 65'536, .window = 1 << 17}>>()), 65'535u);
+  EXPECT_EQ((described_window<edge<values{.requests = 1}>>()), 1u);
+  EXPECT_EQ((described_window<edge<values{.window = 3}>>()), 3u);
+  EXPECT_EQ((described_window<edge<values{.requests = 65'535, .window = 1 << 17}>>()), 65'535u);
+  EXPECT_EQ((described_window<edge<values{.requests = 65'536, .window = 1 << 17}>>()), 65'535u);
 }
 
 }  // namespace limits_test

@@ -183,7 +183,7 @@ TEST(HostileOwner, A_description_whose_header_is_longer_than_ours_is_taken_only_
 }
 
 TEST(HostileOwner, An_image_that_is_described_again_has_the_sizes_that_it_had) {
-  for (const auto& [header, image] : {std::pair{96, 1'000}, std::pair{96, 1'008}, std::pair{104, 1'000}}) {
+  for (const auto& [header, image] : {std::pair{96u, 1'000u}, std::pair{96u, 1'008u}, std::pair{104u, 1'000u}}) {
     tp::recipient<tp::fixed_bytes<64>> r({.ref = {1, 2}}, {}, 1);
     const auto described = [&](std::uint64_t data_start, std::uint64_t image_bytes) {
       tp::frame m;

@@ -285,7 +285,7 @@ TEST(Slices, A_range_in_which_the_runs_cannot_lie_is_not_believed) {
     return with_a_range_of(length, source, mine, {.slices = wanted}, [](tp::frame&) {});
   };
   EXPECT_EQ(located(11 * 28 + 8), errc{});
-  for (const std::uint64_t length : {0, 1, 7, 8, 95, 97, 11 * 8 + 7, 11 * 28 + 7, 11 * 28 + 9, 12 * 28})
+  for (const std::uint64_t length : {0u, 1u, 7u, 8u, 95u, 97u, 11u * 8 + 7, 11u * 28 + 7, 11u * 28 + 9, 12u * 28})
     EXPECT_EQ(located(length), errc::bad_frame) << length;
   EXPECT_EQ(located(11 * 30 + 8), errc::digest_mismatch) << "as if its rows were longer";
 }
@@ -301,7 +301,7 @@ TEST(Slices, A_range_with_bytes_of_a_tensor_that_has_none_is_not_believed) {
     const auto last = static_cast<std::uint16_t>(shape.size() - 1);
     const slices wanted{{"a", 0, shape[last], last}};
     const auto as_mine = [&](tp::frame& m) { m.fingerprint = mine.schema().fingerprint; };
-    for (const std::uint64_t length : {1, 8, 16})
+    for (const std::uint64_t length : {1u, 8u, 16u})
       EXPECT_EQ(with_a_range_of(length, source, mine, {.slices = wanted}, as_mine), errc::bad_frame) << length;
   }
 }
@@ -345,7 +345,7 @@ TEST(Slices, A_range_of_another_length_with_the_digest_of_its_own_bytes_is_not_b
   const std::vector<slices> choices{{}, {{"a.weight", 2, 4}}, {{"a.weight", 2, 4, 1}}};
   for (const slices& wanted : choices) {
     model mine = wanted.empty() ? room_for(source, {}, {"a.weight"}) : room_for(source, wanted);
-    for (const std::uint64_t length : {0, 8, 64}) {
+    for (const std::uint64_t length : {0u, 8u, 64u}) {
       const auto with_its_digest = [&](tp::frame& m) {
         m.digest = *tp::range_digest<tp::xxhash_digest>(source.source(), m.ranges[0].begin, length);
       };

@@ -13,7 +13,7 @@ struct Totals : Transactions {
 TEST_F(Totals, Each_end_counts_once_and_a_transfer_lasts_from_asking_to_completing) {
   at(4'294'967'000);  // the record of when one asked wraps around soon
   publish(counted(0));
-  owner::peer a, b, c, d;
+  owner::peer a, b, c;
   say(a, ask(kind::describe, ada));
   at(4'294'968'500);
   EXPECT_EQ(complete(a, ada), status::ok);

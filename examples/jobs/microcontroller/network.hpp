@@ -11,6 +11,7 @@
 #include <cstdio>
 
 BOOST_HANA_ADAPT_STRUCT(microcontroller::mlp, hidden_weight, hidden_bias, output_weight, output_bias);
+BOOST_HANA_ADAPT_STRUCT(microcontroller::reference_text, text);
 
 namespace microcontroller {
 

@@ -3,7 +3,7 @@
 
 #include "in_8_bits.hpp"
 #include "pooled.hpp"
-#include "roots.hpp"
+#include "signing.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +16,7 @@ struct options {
   std::uint32_t rounds = 3;
   std::uint32_t clients = 4;
   std::uint64_t seed = 1;
-  std::string data, line, connect, port_file, roots;
+  std::string data, line, connect, port_file, sign;
   bool in_8_bits = false;  // the device's update
 };
 
@@ -29,7 +29,7 @@ inline constexpr const char* options_help =
     "  --update KIND     the device's: whole, or 8-bits, which is a difference to the round's model (whole)\n"
     "  --connect H:PORT  where the clients find the server\n"
     "  --port-file FILE  the server writes its port there once it listens\n"
-    "  --roots FOLDER    the server writes the root of each model there, as b3sum prints it, for a device that proves what lands\n"
+    "  --sign KEY.pem    the server signs the reference of each model with this private key, for a device that proves what lands\n"
     "  --help\n\n"
     "Status: 0 it went well, 1 something failed, 2 a wrong option.\n";
 
@@ -56,8 +56,9 @@ inline options parse_options_or_exit(int count, char** arguments, const char* pu
       else if (name == "--update") throw federated::option_error("--update is whole or 8-bits");
       else if (name == "--connect") chosen.connect = federated::parse_path(name, value);
       else if (name == "--port-file") chosen.port_file = federated::parse_path(name, value);
-      else if (name == "--roots" && !has_roots) throw federated::option_error("this build has no proofs, so no roots");
-      else if (name == "--roots") chosen.roots = federated::parse_path(name, value);
+      else if (name == "--sign" && !can_sign)
+        throw federated::option_error("this build has no proofs, so it signs nothing");
+      else if (name == "--sign") chosen.sign = federated::parse_path(name, value);
       else throw federated::option_error("there is no option " + std::string(name) + "; --help lists them");
     }
   } catch (const federated::option_error& wrong) {

@@ -13,7 +13,7 @@ averaging between four clients over TCP and a device of 64 KiB of RAM in QEMU, w
   --rounds N        rounds, 1 to 100 (3)
   --seed N          of the model, and of who gets which digits (1)
   --update KIND     the device's update: whole, or 8-bits, a difference to the round's model, for which that has to lie in flash (whole)
-  --prove           the model lands in flash, and the device proves it by its root, which it does not have from the line
+  --prove           the model lands in flash, and the device proves it by a signed reference, which it verifies itself
   --flash FILE      the model lands in this file, which is the device's flash, and outlives the device: started again, it goes on where it was
   --built FOLDER    server, clients and firmware are in this folder: nothing is installed or built (for tests)
   --data FILE       the digits are in this file (with --built)
@@ -48,7 +48,7 @@ done
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../../.." && pwd)
 build=$root/build/examples
-work= device= server= clients=
+work= device= server= clients= key=
 
 stop() {
   trap '' INT TERM HUP
@@ -68,9 +68,16 @@ if [[ -z $built ]]; then
   data=$build/data/mnist_5k.csv
   source "$root/cmake/packages.sh"
   source "$root/examples/digits.sh"
+  source "$root/examples/monocypher.sh"
   mapfile -t items < <(needs_of_jobs)
+  if [[ $prove ]]; then
+    components="freestanding;tensorpull;tls;proofs"
+    items+=(libssl-dev openssl:openssl)
+    has_monocypher "$build/monocypher" || items+=(python3-pip)
+  fi
   install_packages "$work/apt.log" "${items[@]}" arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
   fetch_digits "$data"
+  [[ ! $prove ]] || fetch_monocypher "$build/monocypher"
   say "building (the first time takes a minute)"
   built=$(build_jobs microcontroller_server microcontroller_clients microcontroller_digits microcontroller_firmware)
 fi
@@ -82,11 +89,11 @@ if [[ $update == 8-bits ]]; then
   flash=${flash:-$work/flash}
 fi
 
-roots=
 if [[ $prove ]]; then
   firmware=$built/in_flash_proved.elf
-  flash=${flash:-$work/flash} roots=$work/roots
-  mkdir "$roots"
+  flash=${flash:-$work/flash} key=$work/digits.keys
+  openssl genpkey -algorithm ed25519 -out "$work/key.pem"
+  echo "digits $(openssl pkey -in "$work/key.pem" -pubout | sed -n 2p)" >"$key"
 fi
 
 source "$root/examples/jobs/microcontroller/device.sh"
@@ -104,7 +111,7 @@ say "running: $(basename "$firmware"), $rounds rounds"
 start_device
 shared=(--data "$data" --rounds "$rounds" --seed "$seed" --clients 4)
 mkfifo "$work/told"
-"$built/microcontroller_server" "${shared[@]}" --update "$update" --line "$line" --port-file "$work/port" ${roots:+--roots "$roots"} >"$work/told" &
+"$built/microcontroller_server" "${shared[@]}" --update "$update" --line "$line" --port-file "$work/port" ${key:+--sign "$work/key.pem"} >"$work/told" &
 server=$!
 tee "$work/server" <"$work/told" &
 transcripts=("$transcript" $!)

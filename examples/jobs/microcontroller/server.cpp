@@ -27,6 +27,7 @@ class server {
   }
 
   int run() {
+    if (!chosen_.sign.empty() && !signer_.open(chosen_.sign)) return 1;
     if (!open_line() || !accept_clients()) return 1;
     for (std::uint32_t round = 1; round <= chosen_.rounds; ++round)
       if (!run_round(round)) return 1;
@@ -99,7 +100,7 @@ class server {
 
     // the device may have been started again meanwhile, so what it pulled stays published until its update is here
     for (std::uint32_t site = 1; site <= chosen_.clients; ++site) (void)clients_[site]->withdraw({model_of(round)});
-    (void)line_->withdraw({model_of(round)});
+    for (const auto id : {model_of(round), reference_of(round)}) (void)line_->withdraw({id});
     std::size_t counted = 0;
     for (const auto& u : average_.updates()) counted += u.counts() ? 1 : 0;
     const bool device_counts = average_.find(site_name(device_site)) != nullptr &&
@@ -113,13 +114,14 @@ class server {
 
   /// Publishes the model on every connection, and returns when everybody has it.
   bool hand_out(std::uint32_t round) {
-    if (!chosen_.roots.empty() && !write_root(chosen_.roots, round, *model_)) return false;
     const auto to = [&](auto& site, std::uint32_t number) {
       // it is not said how many recipients there will be: a device that was started again is served again
       const auto published = site.add_tensors(std::as_const(*model_), {.id = model_of(round)});
       if (!published) return complain("cannot publish", published.error());
-      if (number == device_site)
+      if (number == device_site) {
         print_right("server", round, "model", published->version, right(*model_), digits_.held_out().size());
+        if (signer_ && !publish_reference(round, *published)) return false;
+      }
       const auto served = site.serve([&](const auto& s) { return s.status_of(*published)->completed > 0; }, patience);
       if (!served) return complain("a site did not take the model", served.error());
       if (number != device_site) return true;
@@ -133,6 +135,14 @@ class server {
     // a recipient that did not hear the answer to its confirmation asks again
     if (well && round > chosen_.rounds) (void)line_->serve([](const auto&) { return false; }, 500ms);
     return well;
+  }
+
+  /// The text is the device's; behind the model, so that a device that has it finds the model.
+  bool publish_reference(std::uint32_t round, const tensorpull::reference& model) {
+    if (!signer_.sign(round, model, *model_, text_)) return false;
+    const auto source = tensorpull::raw_tensors<reference_text>::source(text_);
+    const auto published = line_->add_image(source, {.id = reference_of(round)});
+    return published || complain("cannot publish a signed reference", published.error());
   }
 
   /// Pulls a site's update into the average; the device's is looked at, too.
@@ -169,6 +179,8 @@ class server {
   std::unique_ptr<mlp> model_ = std::make_unique<mlp>(), update_ = std::make_unique<mlp>();
   std::unique_ptr<perceptron> with_ = std::make_unique<perceptron>();
   average_type average_;
+  signer signer_;
+  reference_text text_{};
   std::optional<over_line::session> line_;
   std::optional<over_tcp::session> clients_[shares];
 };

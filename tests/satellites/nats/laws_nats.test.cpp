@@ -20,7 +20,8 @@ struct nats_room : usual_room {
 
   template <class Model>
   auto open(const tp::authorise_callback& may) {
-    return net<Model>::downloader::open({.server = {.url = url}, .serving = {.authorise = may}});
+    return net<Model>::downloader::open(
+        {.server = {.url = url, .timeout = std::chrono::minutes(1)}, .serving = {.authorise = may}});
   }
   const std::string& where() const { return url; }
 

@@ -29,7 +29,7 @@ TEST_F(NatsDownload, A_user_that_may_do_no_more_than_it_has_to_pulls_and_one_tha
     {user: alice, password: s, permissions: {publish: ["tensorpull.>"], subscribe: ["_INBOX_alice.>"]}}
     {user: mute, password: s, permissions: {publish: ["_INBOX.>"], subscribe: ["_INBOX.>"]}} ] })");
   const std::string url = server.url("owner:o");
-  auto owner = nats_net<mlp>::downloader::open({.server = {.url = url}});
+  auto owner = nats_net<mlp>::downloader::open({.server = {.url = url, .timeout = std::chrono::minutes(1)}});
   ASSERT_TRUE(owner) << to_string(owner.error().code);
   const auto model = random_model<mlp>(3);
   const auto ref = owner->add_tensors(*model);
@@ -55,7 +55,7 @@ TEST_F(NatsDownload, A_server_that_allows_64_KiB) {
   const nats_process server("max_payload: 65536");
   using wide = pipeline<raw_tensors<large>, fixed_bytes<512_KiB>, tensorpull::nats>;
   const std::string url = server.url();
-  auto owner = wide::downloader::open({.server = {.url = url}});
+  auto owner = wide::downloader::open({.server = {.url = url, .timeout = std::chrono::minutes(1)}});
   ASSERT_TRUE(owner);
   const auto model = random_model<large>(4);
   const auto ref = owner->add_tensors(*model, {.recipients = 1});

@@ -43,7 +43,7 @@ TEST_F(NatsFaults, T4_a_server_that_comes_back_with_64_KiB_gets_shorter_chunks) 
   nats_process server;
   using wide = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<512_KiB>, tp::nats>;
   const std::string url = server.url();
-  auto owner = wide::downloader::open({.server = {.url = url}});
+  auto owner = wide::downloader::open({.server = {.url = url, .timeout = std::chrono::minutes(1)}});
   const auto source = random_model<large>(1), mine = blank<large>();
   const auto ref = *owner->add_tensors(*source, {.recipients = 1});
   serving on(*owner);

@@ -68,8 +68,8 @@ TEST_F(NatsFlat, L12_a_chunk_costs_no_allocation_of_ours_and_of_libnats_what_is_
 TEST_F(NatsFlat, C7_participants_that_come_and_go_leave_memory_threads_and_descriptors_as_they_were) {
   const nats_process server;
   const std::string url = server.url();
-  auto owner = nats_net<mlp>::downloader::open(
-      {.server = {.url = url}, .serving = {.peers = 8, .budgets = {.idle_if_full = 1ms}}});
+  auto owner = nats_net<mlp>::downloader::open({.server = {.url = url, .timeout = std::chrono::minutes(1)},
+                                                .serving = {.peers = 8, .budgets = {.idle_if_full = 1ms}}});
   ASSERT_TRUE(owner);
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   std::size_t files = 0, memory = 0, running = 0;

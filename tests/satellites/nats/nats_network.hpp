@@ -17,7 +17,8 @@ typename nats_net<Model>::downloader nats_owner_at(const nats_process& server,
                                                    tp::nats_part part = tp::nats_part::coordinator,
                                                    tp::nats_patience patience = {}) {
   const std::string url = server.url();
-  auto owner = nats_net<Model>::downloader::open({.server = {.url = url}, .part = part, .patience = patience});
+  auto owner = nats_net<Model>::downloader::open(
+      {.server = {.url = url, .timeout = std::chrono::minutes(1)}, .part = part, .patience = patience});
   EXPECT_TRUE(owner) << tp::to_string(owner.error().code);
   return std::move(*owner);
 }

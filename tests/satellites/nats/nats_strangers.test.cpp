@@ -206,7 +206,7 @@ TEST_F(NatsStrangers, Accounts_are_apart) {
     B { users = [{user: b, password: b}] }
   })");
   const std::string a = server.url("a:a"), b = server.url("b:b");
-  auto owner = nats_net<mlp>::downloader::open({.server = {.url = a}});
+  auto owner = nats_net<mlp>::downloader::open({.server = {.url = a, .timeout = std::chrono::minutes(1)}});
   ASSERT_TRUE(owner);
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   const auto ref = *owner->add_tensors(*source, {.recipients = 1});

@@ -48,23 +48,23 @@ inline constexpr std::uint32_t pause_ms = 50;
 
 /// `Place` says where a model lands: `place(mlp&, session&)`; `open()`, called once; `landing()`, an embedded_landing;
 /// `finish()`, after which the model is in the memory of the mlp; and `round()`: that of the model, or the part of one,
-/// which was there before the reset; 0: none. Optionally `knows(round)`: whether it has the root by which the landing
-/// proves that model; before that it is not pulled. `Update` says what is published: the model, or an
-/// embedded_difference to what has landed.
+/// which was there before the reset; 0: none. Optionally `text()`, a landing for a signed reference, which is pulled
+/// before the model; `trust(round)`: which model it vouches for; and `took(round)`: that model has landed. `Update`
+/// says what is published: the model, or an embedded_difference to what has landed.
 template <template <class Session> class Place, class Update = mlp>
 class device {
   static constexpr bool whole = std::is_same_v<Update, mlp>;
   using session = net::session_of<Update>;
   using place = Place<session>;
-  static constexpr bool proves = requires(place& p, std::uint32_t round) { p.knows(round); };
+  static constexpr bool proves = requires(place& p, std::uint32_t round) { p.trust(round); };
   /// More stack than this is a mistake.
-  static constexpr std::uint32_t most_stack = proves ? 2560 : 2048;
+  static constexpr std::uint32_t most_stack = proves ? 4096 : 2048;
 
  public:
   /// A status for the emulator: 0 all rounds are over, 1 something went wrong.
   int run() noexcept {
     if (!read_options() || !find_digits()) return 1;
-    if (!place_.open()) return fail("the flash cannot be used");
+    if (!place_.open()) return fail(proves ? "its flash or its key cannot be used" : "the flash cannot be used");
     std::uint32_t round = place_.round();
     if (round != 0) say("in its flash is the model of round ", round, ", or a part of it");
     else round = 1;
@@ -136,22 +136,40 @@ class device {
     }
   }
 
-  /// Pulls the model of a round once. `begun`: its length, if it is there.
-  tensorpull::result<tensorpull::receipt> pull_once(std::uint32_t round, std::uint32_t& begun) noexcept {
-    if constexpr (proves)
-      if (!place_.knows(round)) return tensorpull::failure(tensorpull::errc::unknown_reference);
-    auto pull = net::begin_pull(session_, {model_of(round), 0, 0}, place_.landing(),
+  /// Pulls once. `look` is called with the pull after each of its steps.
+  template <class Landing, class Look>
+  [[gnu::always_inline]] tensorpull::result<tensorpull::receipt> pull_into(Landing& to,
+                                                                           const tensorpull::reference& ref,
+                                                                           Look look) noexcept {
+    auto pull = net::begin_pull(session_, ref, to,
                                 {.per_request_timeout = timeout, .resend = resend, .recipient = recipient_of(0)});
     while (!pull.ended()) {
       const bool moved = pull.step();
-      if (begun == 0 && pull.total_bytes() != 0) {
-        begun = pull.total_bytes();
-        say("round ", round, ": pulls from byte ", pull.landed_bytes(), " of ", begun);
-      }
+      look(pull);
       note_taken();
       if (!moved) board::sleep();
     }
     return pull.outcome();
+  }
+  /// Pulls the model of a round once. `begun`: its length, if it is there.
+  tensorpull::result<tensorpull::receipt> pull_once(std::uint32_t round, std::uint32_t& begun) noexcept {
+    tensorpull::reference model{model_of(round), 0, 0};
+    if constexpr (proves) {
+      const auto told = pull_into(place_.text(), {reference_of(round), 0, 0}, [](auto&) {});
+      if (!told) return told;
+      const auto trusted = place_.trust(round);
+      if (!trusted) {
+        const auto why = trusted.error().name.view();
+        say("round ", round, ": a signed reference is refused: ", why.empty() ? "it is none" : why);
+        return tensorpull::failure(tensorpull::errc::unknown_reference);
+      }
+      model = *trusted;
+    }
+    return pull_into(place_.landing(), model, [&](auto& pull) {
+      if (begun != 0 || pull.total_bytes() == 0) return;
+      begun = pull.total_bytes();
+      say("round ", round, ": pulls from byte ", pull.landed_bytes(), " of ", begun);
+    });
   }
 
   /// Pulls the model of the round; of any, if that one is not expected, or does not come for long. Meanwhile the last
@@ -165,6 +183,8 @@ class device {
         version_ = done->version;
         say("round ", asked, proves ? ": the root is right, " : ": the digest is right, ",
             static_cast<std::uint32_t>(done->bytes), " bytes in ", static_cast<std::uint32_t>(done->chunks), " chunks");
+        if constexpr (proves)
+          if (!place_.took(asked)) return 0;
         return asked;
       }
       using tensorpull::errc;
@@ -175,7 +195,9 @@ class device {
       if (!later)
         say("round ", asked, ": ", tensorpull::to_string(why), ", at ",
             static_cast<std::uint32_t>(done ? 0 : done.error().at));
-      if (why == errc::schema_mismatch || why == errc::not_verifiable || why == errc::unsupported_layout) return 0;
+      // where nothing is proved it is the owner's word; else anybody's
+      if (!proves && (why == errc::schema_mismatch || why == errc::not_verifiable || why == errc::unsupported_layout))
+        return 0;
       if (begun != 0) since = board::now_ms();
       if (board::now_ms() - since > patience_ms) expected = false;
       if (!expected) asked = asked % (rounds_ + 1) + 1;

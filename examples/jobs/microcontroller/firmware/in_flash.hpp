@@ -29,8 +29,8 @@ class in_flash {
   };
 
   in_flash(mlp& model, Session& session) noexcept : model_(model), landing_(flash_, session) {}
-  /// The file is named on the command line.
-  bool open() noexcept { return flash_.open(board::argument(1), landing_type::pages); }
+  /// The file is named on the command line. `more`: pages behind the model's.
+  bool open(std::uint32_t more = 0) noexcept { return flash_.open(board::argument(1), landing_type::pages + more); }
   landing_type& landing() noexcept { return landing_; }
   bool finish() noexcept {
     std::byte some[64];
@@ -46,6 +46,9 @@ class in_flash {
     const auto ref = landing_.cursor().ref;
     return ref.high == model_of(1).high ? static_cast<std::uint32_t>(ref.low) : 0;
   }
+
+ protected:
+  file_flash& flash() noexcept { return flash_; }
 
  private:
   mlp& model_;

@@ -12,7 +12,7 @@ struct nats_room {
   static bool available() { return !nats_program().empty(); }
   template <class Model>
   auto open() {
-    return net<Model>::downloader::open({.server = {.url = url}});
+    return net<Model>::downloader::open({.server = {.url = url, .timeout = std::chrono::minutes(1)}});
   }
   const std::string& where() const { return url; }
 
