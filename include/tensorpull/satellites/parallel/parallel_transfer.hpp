@@ -23,7 +23,7 @@ namespace tensorpull {
 /// A source whose answers contradict the first line's description is left out. Otherwise all are believed until the
 /// whole has its digest: if it has not, the pull fails with digest_mismatch, since a digest of the whole does not tell
 /// who gave the wrong bytes. A root does: checked_transfer names them and goes on with the others.
-/// Size: that of a transfer, 32 KiB for eight lines, and a digest's state for each line if chunks have digests.
+/// Size: that of a transfer, 28 KiB for eight lines, and a digest's state for each line if chunks have digests.
 template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits>
 class parallel_transfer
     : private transfer<Consumer, Chunking, Integrity, Limits, parallel_recipient<Chunking, Limits>> {
