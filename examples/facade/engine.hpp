@@ -223,6 +223,7 @@ template <class Net, class Listener>
 result<any_listener> listen_with(result<Listener> made, const authorise_callback& may = {}) {
   if (!made) return failure(made.error());
   struct state {
+    explicit state(Listener l) noexcept : of(std::move(l)) {}
     Listener of;
     std::timed_mutex turn{};
   };

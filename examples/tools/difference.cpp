@@ -213,8 +213,8 @@ brought bring_difference(const wanted_difference& wanted, const tensor_file& bas
   options.window = 0;
   options.unverified = false;
   const tp::reference whole{ref.id, d.version, 0}, beside{tp::difference_id(whole, *from), 0, 0};
-  const auto go_on_from_its_end = [&](file_difference& made) {
-    if (made.end()) where = {ref.id, d.fingerprint, d.version, d.image_bytes, d.version};
+  const auto go_on_from_its_end = [&, id = ref.id](file_difference& made) {
+    if (made.end()) where = {id, d.fingerprint, d.version, d.image_bytes, d.version};
   };
   brought done;
   std::unique_ptr<file_difference> made;

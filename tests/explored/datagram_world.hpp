@@ -9,7 +9,7 @@
 namespace test::hosts {
 
 template <class How>
-class datagram_world : public datagram_programs<How> {
+class datagram_world final : public datagram_programs<How> {
   using base = datagram_programs<How>;
   using base::accept, base::add_other_confirmations, base::allowed_, base::ask, base::asked_, base::at, base::blank,
       base::close, base::confirmed_in, base::content_of, base::datagrams_, base::end_ghost, base::first_,
@@ -159,8 +159,8 @@ class datagram_world : public datagram_programs<How> {
       case publish_same: --f.same, publish_again(i, false); break;
       case publish_other: --f.other, publish_again(i, true); break;
       case withdraw: --f.withdrawals, take_away(i); break;
-      case withdraw_while_sent: --f.withdrawals; return while_sent(i, how, &datagram_world::take_away);
-      case publish_while_sent: --f.same; return while_sent(i, how, &datagram_world::publish_the_same);
+      case withdraw_while_sent: --f.withdrawals; return while_sent(i, how, &base::take_away);
+      case publish_while_sent: --f.same; return while_sent(i, how, &base::publish_the_same);
       case end_owner: --f.withdrawals, owner_ends(); break;
       case join: base::join(); break;
       case restart_owner: --f.owner_restarts, owner_starts_again(); break;

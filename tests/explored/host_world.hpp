@@ -8,7 +8,7 @@
 
 namespace test::hosts {
 
-class host_world : public host_programs {
+class host_world final : public host_programs {
   static constexpr unsigned lies = 10;
   static constexpr std::uint32_t ticks[] = {2'000, 4'500, 9'000};
 

@@ -9,7 +9,7 @@ using net = raw_net<mlp, Tcp>;
 
 /// Two recipients of 400 KB each; how long both took.
 template <class Tcp>
-steady_clock::duration both(const tp::send_limits& limits, int threads) {
+steady_clock::duration both(const tp::send_limits& limits, std::size_t threads) {
   using net = tcp_rates_test::net<Tcp>;
   const auto source = random_model<mlp>(1);
   auto owner = net::downloader::open({.listen = any_port, .host = {.limits = limits}});

@@ -55,7 +55,7 @@ struct member_plan {
                             image.schema->header_bytes == of.data_start && to.check(0, first);
     state->begun(image, of, shift, has_header);
     for (std::size_t i = 0; i < state->homes.parts(); ++i)
-      if (right(i)) state->homes.right(~std::uint8_t{0}, i);
+      if (right(i)) state->homes.right(0xff, i);
   }
   void right(std::uint8_t source, std::size_t part) const noexcept { state->homes.right(source, part); }
   void refused(std::uint8_t source) const noexcept { state->homes.refused(source); }
