@@ -112,8 +112,8 @@ safetensors file. The token is that of --bearer-file or HF_TOKEN, or the one tha
       --tls-cert FILE, --tls-key FILE    the certificate of this end and its key, if the sender wants one
       --json           the outcome as a JSON object on standard output:
                          {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "believed", "bytes",
-                          "total_bytes", "resumed_bytes", "received_bytes", "difference_bytes", "chunks", "resumable", "seconds",
-                          "wrong_senders"}, and "files" of a directory, "commit" of a hub's,
+                          "total_bytes", "resumed_bytes", "received_bytes", "difference_bytes", "chunks", "resumable", "seconds"},
+                          and "wrong_senders" of a file, "files" of a directory, "commit" of a hub's,
                           "root", "federation", "round" and "note" of what is signed,
                           "served_bytes" and "members" (at a time, without this one) with --serve-on, once it no longer serves
                          {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}, and "refused" of what is signed:
@@ -804,6 +804,7 @@ outcome pull(const choices& c, transfer_line& line, facade::any_member* member) 
     if (where && !c.json && done.difference == 0)
       say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part) + ", once they are checked");
 
+    if (!c.is_signed()) line.had(found.offset);  // what is proved may lie anywhere
     const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
     if constexpr (TENSORPULL_TOOLS_PROOFS) {
       facade::consumer_for as(file);

@@ -29,11 +29,13 @@ class transfer_line {
     moved_ = clock::now();
     silent_ = {};
   }
+  /// At most so many bytes were there already. Of several connections one may bring the end first.
+  void had(std::uint64_t most) { had_ = most; }
   /// Sets where the download begins: the bytes before were there already. Later calls change nothing.
   void begin(std::uint64_t offset) {
     if (begun_) return;
     begun_ = true;
-    first_ = bytes_ = offset;
+    first_ = bytes_ = std::min(offset, had_);
     stir();
     rated_ = told_ = moved_;
     if (began_ == clock::time_point{}) began_ = rated_;
@@ -103,7 +105,7 @@ class transfer_line {
   std::string name_;
   bool lines_;
   federated::status_line line_;
-  std::uint64_t bytes_ = 0, total_ = 0, first_ = 0, unrated_ = 0;
+  std::uint64_t bytes_ = 0, total_ = 0, first_ = 0, had_ = ~std::uint64_t{0}, unrated_ = 0;
   bool begun_ = false;
   double rate_ = 0;
   clock::time_point began_{}, rated_{}, told_{}, opened_ = clock::now(), moved_ = opened_, asked_ = opened_;

@@ -26,10 +26,10 @@ struct lines_of {
 };
 
 /// Until it ends, or never does. `lies`: of each source; nothing: it is honest. `carried`: bytes from each source.
-/// Returns the turns.
+/// `left_out`: why the last line to an honest source was ended, if one was. Returns the turns.
 template <class Transfer>
 std::uint64_t drive(Transfer& t, const model& published, std::vector<tampering> lies, const lines_of& how, generator& r,
-                    std::vector<std::uint64_t>* carried = nullptr) {
+                    std::vector<std::uint64_t>* carried = nullptr, tp::optional<tp::error>* left_out = nullptr) {
   std::uint64_t turns = 0;
   std::deque<line> all(how.count);
   for (std::uint64_t i = 0; i < how.count; ++i) {
@@ -40,7 +40,7 @@ std::uint64_t drive(Transfer& t, const model& published, std::vector<tampering> 
   tp::error last{tp::errc::connection_failed};
   std::uint64_t patience = 20, slowness = 800, began = 0, began_with = 0;
   std::uint8_t hurried = 0xff;
-  for (std::uint64_t over = 0; turns < 100'000 && !t.ended(); ++turns) {
+  for (std::uint64_t over = 0; turns < 200'000 && !t.ended(); ++turns) {
     for (std::uint8_t n = 0; n < how.count && !t.ended(); ++n) {
       line& l = all[n];
       if (l.over || (!l.to && turns < l.at)) continue;
@@ -52,6 +52,7 @@ std::uint64_t drive(Transfer& t, const model& published, std::vector<tampering> 
         t.up(n, static_cast<std::uint8_t>(l.source), l.to->right.end.next_id());
         l.quiet = 0;
       }
+      if (how.losses != 0 && r.below(3) == 0) continue;  // lines are not as fast as each other
       const std::uint64_t before = l.to->to_right.carried, before_landed = t.landed_bytes();
       auto role = t.line_of(n);
       l.to->pump(idle, role);
@@ -59,6 +60,7 @@ std::uint64_t drive(Transfer& t, const model& published, std::vector<tampering> 
       const bool moved = l.to->to_right.carried != before || t.landed_bytes() != before_landed;
       l.quiet = moved ? 0 : l.quiet + 1;
       const auto why = t.line_ended(n);
+      if (why && !lies[l.source] && left_out != nullptr) *left_out = why;
       const bool lost = how.losses != 0 && r.below(how.losses) == 0;
       if ((why || lost || l.to->right_error || l.to->left_error) && !t.ended()) {
         if (why) last = *why;

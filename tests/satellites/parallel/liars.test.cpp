@@ -34,6 +34,7 @@ struct outcome_of_pull {
   std::uint64_t turns = 0;
   int abandoned = 0;
   bool right = false;
+  tp::optional<tp::error> left_out;  ///< why the last honest line was, if one was
 };
 
 template <class Integrity, class Chunking>
@@ -43,7 +44,7 @@ outcome_of_pull pulled(const model& published, model mine, std::vector<tampering
   told to(mine.destination());
   const tp::pull_request request{.ref = driven::id, .version = version_of(published), .recipient = {9}};
   tp::parallel_transfer<told, Chunking, Integrity> t(to, request, {}, 1);
-  p.turns = driven::drive(t, published, std::move(lies), how, r);
+  p.turns = driven::drive(t, published, std::move(lies), how, r, nullptr, &p.left_out);
   if (t.ended()) p.done = t.outcome();
   p.abandoned = to.abandoned;
   p.right = mine.same_tensors(published) && mine.guards_intact();
@@ -65,6 +66,7 @@ void expect_no_wrong_byte(std::uint64_t seed, std::array<int, 3>& seen) {
     if (!all_honest && s != honest && r.below(4) != 0) lies[s] = a_liar(r()), is_one = true;
   const auto p = pulled<Integrity, Chunking>(published, blank_model(kind), std::move(lies), {lines, piece, losses}, r);
   ASSERT_TRUE(p.done) << "never ends";
+  EXPECT_TRUE(is_one || !p.left_out) << to_string(p.left_out->code);
   if (!is_one) ++seen[0];
   else ++seen[*p.done ? 1 : 2];
   if (*p.done) {
@@ -79,7 +81,7 @@ void expect_no_wrong_byte(std::uint64_t seed, std::array<int, 3>& seen) {
 
 TEST(Liars, No_wrong_byte_counts_as_right) {
   std::array<int, 3> seen{};  // all are honest; one lies, and it completes; it fails
-  for (std::uint64_t seed = 0; seed < 600 && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 0; seed < 450 && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     if (seed % 3 == 0) expect_no_wrong_byte<tp::image_digest, tp::fixed_bytes<65'536>>(seed, seen);
     if (seed % 3 == 1) expect_no_wrong_byte<tp::image_digest, tp::per_tensor<1 << 20>>(seed, seen);

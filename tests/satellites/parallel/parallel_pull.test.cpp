@@ -221,6 +221,21 @@ TEST(ParallelPull, Wrong_bytes_of_one_owner_fail_and_nobody_is_named_without_a_r
   EXPECT_EQ(p.wrong, 0u);
 }
 
+TEST(ParallelPull, An_owner_whose_bytes_others_may_have_spoilt_serves_the_recipient_again) {
+  publishes a(source(), {.recipients = 1, .id = {3, 4}}), b(source(), {.id = {3, 4}});
+  const auto even = [](std::size_t) { return habit{.each_ms = 16384}; };
+  const auto lies = [](std::size_t) { return habit{.wrong = 999'983u, .each_ms = 16384}; };
+  between x(a.owner->port(), even), y(b.owner->port(), lies);
+  EXPECT_EQ(code_of(pulled({x.address(), y.address()}, *a.ref).done), tp::errc::digest_mismatch);
+  pulled({x.address()}, *a.ref).expect(source());
+  const auto counts = a.counts();
+  EXPECT_EQ(counts.failed, 0u);
+  EXPECT_EQ(counts.completed, 1u);
+  // the bytes of one are its own
+  EXPECT_EQ(code_of(pulled({y.address()}, *b.ref, 2).done), tp::errc::digest_mismatch);
+  EXPECT_TRUE(eventually("the farewell", [&] { return b.owner->status_of(*b.ref)->failed == 1; }));
+}
+
 /// Says that it is busy, once, and carries what comes later to an owner.
 class busy_once {
  public:

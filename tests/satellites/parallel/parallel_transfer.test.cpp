@@ -3,6 +3,8 @@
 
 #include <tensorpull/satellites/parallel/parallel_transfer.hpp>
 
+#include <deque>
+
 namespace parallel_transfer_test {
 
 using namespace test;
@@ -113,6 +115,184 @@ TEST(ParallelTransfer, A_first_line_that_has_another_connection_describes_again)
     ASSERT_TRUE(t.outcome()) << turns;
     EXPECT_TRUE(mine.same_tensors(source));
   }
+}
+
+/// Pulls over a line to each of these pairs, whose left ends own `source`.
+struct lines {
+  std::deque<pair> to;
+  tp::no_transfer idle;
+
+  lines(std::size_t n, const model& source) {
+    for (std::size_t i = 0; i < n; ++i) to.emplace_back().left.publish(source);
+  }
+  void begin(parallel& t) {
+    for (std::uint8_t n = 0; n < to.size(); ++n) {
+      t.up(n, n, to[n].right.end.next_id());
+      to[n].right.end.begin_pull();
+    }
+  }
+  /// A turn of one line, as a driver takes it.
+  void step(parallel& t, std::uint8_t n) {
+    auto line = t.line_of(n);
+    if (t.line_ended(n)) return t.lost(n);
+    (void)to[n].pump(idle, line);
+    if (n != t.first_line() && t.line_pause(n).count() > 0) t.resume_line(n);
+  }
+  void run(parallel& t) {
+    for (int i = 0; i < 2000 && !t.ended(); ++i)
+      for (std::uint8_t n = 0; n < to.size(); ++n) step(t, n);
+  }
+};
+void expect_complete(const parallel& t, const model& mine, const model& source) {
+  ASSERT_TRUE(t.ended());
+  EXPECT_TRUE(completed(t.outcome()));
+  EXPECT_TRUE(mine.same_tensors(source) && mine.guards_intact());
+}
+
+TEST(ParallelTransfer, A_resumed_pull_takes_from_whoever_describes_before_the_first) {
+  const model source = std::move(of_both().fill(1));
+  model mine = of_both();
+  tp::resume_cursor cursor;
+  {
+    pair p;
+    p.left.publish(source);
+    tp::land to(mine.destination());
+    transfer<tp::fixed_bytes<65'536>> t(to, {.ref = {1, 2}, .recipient = {9}}, {}, 1);
+    ASSERT_TRUE(cut_after(p, t, 6));
+    cursor = t.cursor();
+    ASSERT_GT(cursor.offset, 0u);
+  }
+  tp::land to(mine.destination());
+  parallel t(to, {.ref = {1, 2}, .version = version_of(source), .recipient = {9}}, {}, 1);
+  ASSERT_TRUE(t.resume(cursor));
+  lines all(2, source);
+  all.begin(t);
+  for (int i = 0; i < 20; ++i) all.step(t, 1);
+  EXPECT_FALSE(t.line_ended(1));
+  all.run(t);
+  expect_complete(t, mine, source);
+  EXPECT_FALSE(t.line_ended(1));
+}
+
+/// Refuses from a chunk on what it is asked for, as if the schemas differed, and then shows another one.
+tampering changes_its_schema(std::size_t from) {
+  return [=, n = std::size_t{0}](byte_vector& f) mutable {
+    tp::frame m;
+    if (kind_of(f) == tp::frame_kind::chunk) {
+      if (n++ < from) return;
+      m = *tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
+    } else if (kind_of(f) == tp::frame_kind::schema_page) {
+      m = decoded{frame(f)}.m;
+    } else {
+      return;
+    }
+    tp::frame refusal;
+    refusal.kind = tp::frame_kind::refused;
+    refusal.status = tp::status::schema_mismatch;
+    refusal.id = m.id;
+    refusal.ref = m.ref;
+    const frame sent = encode(refusal);
+    f.assign(sent.bytes().begin(), sent.bytes().end());
+  };
+}
+TEST(ParallelTransfer, A_first_owner_that_changes_its_schema_in_the_middle_is_left_out) {
+  const model source = std::move(of_both().fill(1));
+  for (std::size_t from = 0; from < 8; ++from) {
+    model mine = of_both();
+    tp::land to(mine.destination());
+    parallel t(to, {.ref = {1, 2}, .version = version_of(source), .recipient = {9}}, {}, 1);
+    lines all(3, source);
+    all.to[0].owner_lies = changes_its_schema(from);
+    all.begin(t);
+    all.run(t);
+    expect_complete(t, mine, source);
+    EXPECT_FALSE(t.line_ended(1)) << from;
+    EXPECT_FALSE(t.line_ended(2)) << from;
+  }
+}
+
+TEST(ParallelTransfer, Owners_that_described_before_one_with_another_schema_was_left_out_stay) {
+  const model source = std::move(of_both().fill(1));
+  for (int turns = 1; turns < 12; ++turns) {
+    model mine = of_both();
+    tp::land to(mine.destination());
+    parallel t(to, {.ref = {1, 2}, .version = version_of(source), .recipient = {9}}, {}, 1);
+    lines all(3, source);
+    all.to[0].owner_lies = lie_about(tp::frame_kind::description, [](tp::frame& m) { ++m.fingerprint; });
+    all.begin(t);
+    for (int i = 0; i < turns; ++i) all.step(t, 0);
+    all.run(t);
+    expect_complete(t, mine, source);
+    EXPECT_FALSE(t.line_ended(1)) << turns;
+    EXPECT_FALSE(t.line_ended(2)) << turns;
+  }
+}
+
+/// Answers as an owner that has no room.
+const tampering is_busy = lie_about(tp::frame_kind::description, [](tp::frame& m) {
+  m.kind = tp::frame_kind::refused;
+  m.status = tp::status::busy;
+  m.delay_ms = 1;
+});
+TEST(ParallelTransfer, An_owner_that_is_always_busy_is_no_progress) {
+  const model source = std::move(of_both().fill(1));
+  model mine = of_both();
+  tp::land to(mine.destination());
+  parallel t(to, {.ref = {1, 2}, .recipient = {9}}, {}, 1);
+  lines all(2, source);
+  all.to[1].owner_lies = is_busy;
+  all.begin(t);
+  while (t.landed_bytes() == 0) all.step(t, 0);
+  const std::uint32_t answers = t.answers();
+  for (int i = 0; i < 100; ++i) all.step(t, 1);
+  EXPECT_GT(all.to[1].to_right.carried, 1000u);
+  EXPECT_EQ(t.answers(), answers);
+}
+TEST(ParallelTransfer, A_line_that_was_busy_replaces_a_first_one_that_was_lost_meanwhile) {
+  const model source = std::move(of_both().fill(1));
+  for (int turns = 0; turns < 12; ++turns) {
+    model mine = of_both();
+    tp::land to(mine.destination());
+    parallel t(to, {.ref = {1, 2}, .version = version_of(source), .recipient = {9}}, {}, 1);
+    lines all(2, source);
+    all.to[1].owner_lies = is_busy;
+    all.begin(t);
+    for (int i = 0; i < turns; ++i) all.step(t, 0);
+    auto line = t.line_of(1);
+    while (turns > 2 && t.line_pause(1).count() == 0) (void)all.to[1].pump(all.idle, line);
+    t.lost(0);
+    all.to[1].owner_lies = {};
+    for (int i = 0; i < 2000 && !t.ended(); ++i) all.step(t, 1);
+    expect_complete(t, mine, source);
+  }
+}
+
+TEST(ParallelTransfer, A_line_that_becomes_the_first_while_another_brings_the_rest_confirms) {
+  const model source = std::move(of_both().fill(1));
+  for (const bool part : {false, true})
+    for (int turns = 0; turns < 40; ++turns) {
+      model mine;
+      mine.add("a", tp::dtype::f32, {256 * 1024});
+      if (!part) mine.add("b", tp::dtype::f32, {256 * 1024});
+      mine.ready();
+      tp::land to(mine.destination());
+      parallel t(to, {.ref = {1, 2}, .part = part, .recipient = {9}}, {}, 1);
+      lines all(2, source);
+      all.begin(t);
+      for (int i = 0; i < turns; ++i) all.step(t, 0), all.step(t, 1);
+      if (t.total_bytes() != 0 && t.landed_bytes() == t.total_bytes()) break;  // the first one may have confirmed
+      (void)t.replace_first();
+      all.step(t, t.first_line());  // it asks for a description
+      const auto other = static_cast<std::uint8_t>(1 - t.first_line());
+      for (int i = 0; i < 500 && !t.ended(); ++i) all.step(t, other);
+      all.run(t);
+      ASSERT_TRUE(t.ended()) << turns;
+      const auto done = t.outcome();
+      ASSERT_TRUE(done && done->confirmed) << turns;
+      EXPECT_FALSE(t.line_ended(0) || t.line_ended(1)) << turns;
+      EXPECT_EQ(all.to[0].left.status().completed + all.to[1].left.status().completed, 1u) << turns;
+      EXPECT_EQ(all.to[0].left.status().failed + all.to[1].left.status().failed, 0u) << turns;
+    }
 }
 
 }  // namespace parallel_transfer_test

@@ -134,6 +134,24 @@ def test_after_wrong_bytes_each_owner_is_asked_for_all_of_it(three, into, tmp_pa
     assert "digest_mismatch; on to the next address" in caplog.text
 
 
+def test_an_honest_owner_that_waits_for_one_recipient_alone_is_not_over_after_wrong_bytes():
+    with tensorpull.Downloader() as liar, tensorpull.Downloader() as owner:
+        liar.start().add_tensors(model(), ref_id=ID)
+        ref = owner.start().add_tensors(model(), ref_id=ID, recipients=1)
+
+        def lie(i, frame):
+            if len(frame) > 60_000:
+                frame[50_000] ^= 1
+            return frame
+
+        path, honest = slow(liar, lie), slow(owner)
+        assert same(tensorpull.download_tensors([honest.address, path.address], ref, connections=2, **SMALL))
+        counts = owner.outcome(ref).counts
+        assert (counts.completed, counts.failed) == (1, 0), counts
+        path.close()
+        honest.close()
+
+
 def test_nobody_is_named_where_all_are_right(three, tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "tensorpull"):
         assert same(pull("new", [each.address for each in three], ID, tmp_path, connections=8, **SMALL))

@@ -515,6 +515,7 @@ def several_connections_and_several_senders():
         assert again[0] == "recv" and "--connections" in again and again[-1] == "--resume", again
         done = json.loads(run(*again, "--also", two.address, "--json")[0])
         assert Path("copy").read_bytes() == model and done["resumed_bytes"] > 0, done
+        assert done["resumed_bytes"] + done["received_bytes"] < len(model) + 2 * MIB, done
         assert "were there, complete" in run(*again)[0]
         os.remove("copy")
         # one that lies, and one that is gone

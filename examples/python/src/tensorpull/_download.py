@@ -137,8 +137,8 @@ def download_tensors(
                   Default: what the reference suggests, or 2 MiB.
       connections over host:port, tls:// and unix:, at a time, at most 8. Where packets are lost on a long way, several carry more than one. With a list of
                   addresses of one kind these are to all of them: each owner sends a part, each as fast as it is, and the download goes on as long as one does.
-                  An owner whose bytes were other ones than what was published is named in the log, and they are fetched anew; what the first owner says of names,
-                  dtypes and shapes is believed until then, and ends the download if it cannot be. One outcome, and no thread
+                  All are believed until the digest of the whole is compared. If it is wrong, nobody is named, and one after the other is asked for all of it. What the
+                  first owner says of names, dtypes and shapes ends the download if it cannot be. One outcome, and no thread
       window      requests in flight at most; 0: as many as are usual, over datagrams as many as the path allows
       version     only this version ("stale_version" otherwise, or "digest_mismatch" if somebody only says that it is this one); default: the reference's, which is the
                   last 16 of its 48 digits; 0, and the default of 32 digits: whatever is there, as whoever answers says

@@ -16,7 +16,8 @@ namespace tensorpull {
 /// An address of `Transport`, over streams, that stands for several connections at a time: give it to a pull. With one
 /// address they share its owner. With several, each of which publishes the same version under the same reference, each
 /// owner gives as much as it can. The pull goes on as long as one connection works. It is one transfer: the owner of
-/// the first connection counts this recipient and hears how it ended, and the others are told to forget it.
+/// the first connection counts this recipient and hears how it ended, and the others are told to forget it. After wrong
+/// bytes of several owners all of them are.
 ///
 /// The consumer's memory has to take bytes in any order (a model, a new model, a file); any other consumer is served by
 /// several_addresses. The first owner's description and header are believed: if the consumer refuses them, so does the

@@ -23,7 +23,7 @@ namespace tensorpull {
 /// A source whose answers contradict the first line's description is left out. Otherwise all are believed until the
 /// whole has its digest: if it has not, the pull fails with digest_mismatch, since a digest of the whole does not tell
 /// who gave the wrong bytes. A root does: checked_transfer names them and goes on with the others.
-/// Size: that of a transfer, 32 KiB for eight lines, and a digest's state for each line if chunks have digests.
+/// Size: that of a transfer, 28 KiB for eight lines, and a digest's state for each line if chunks have digests.
 template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits>
 class parallel_transfer
     : private transfer<Consumer, Chunking, Integrity, Limits, parallel_recipient<Chunking, Limits>> {
@@ -35,9 +35,9 @@ class parallel_transfer
       requires { requires Consumer::any_order; },
       "tensorpull: a pull over several connections at a time needs a consumer whose memory takes bytes in any order (consumer, 13), "
       "such as the model itself or a file");
-  using base::answers_, base::arrived, base::chunk_complete, base::chunk_left_, base::chunk_offset_, base::damaged_,
-      base::damaged_in_a_row_, base::ended_, base::error_, base::finished_, base::hash_back, base::landed_,
-      base::machine_, base::paused_, base::to_;
+  using base::answers_, base::arrived, base::begun_, base::chunk_complete, base::chunk_left_, base::chunk_offset_,
+      base::damaged_, base::damaged_in_a_row_, base::ended_, base::error_, base::finished_, base::hash_back,
+      base::landed_, base::machine_, base::paused_, base::to_;
 
  public:
   /// The most lines.
@@ -89,7 +89,7 @@ class parallel_transfer
     if (number == first_) return;
     state& l = lines_[number];
     l.pause = {};
-    if (first_ == nobody) begin_with(number, l.machine.next_id());
+    if (first_ == nobody || !lines_[first_].works()) begin_with(number, l.machine.next_id());
     else l.machine.restart(0);
   }
   /// Replaces the first line, which is silent. False: there is no other.
@@ -133,15 +133,19 @@ class parallel_transfer
   }
 
   /// The farewell to the owner of a connection after the transfer. The owner forgets this recipient if another got the
-  /// confirmation.
+  /// confirmation, or if others have given some of the bytes whose digest is wrong: it may have been one of these.
   optional<frame> farewell_of(std::uint8_t number) const noexcept {
     if (!ended_ || number >= most_lines) return {};
     const state& l = lines_[number];
-    if (number == first_) return base::farewell();
-    const machine_type& m = l.machine;
-    if (!l.up || m.nonce() == 0 || m.nonce() == machine_.nonce()) return {};
-    frame bye = m.farewell();
-    bye.status = status::looked;
+    optional<frame> bye;
+    if (number == first_) {
+      bye = base::farewell();
+      if (!bye || error_->code != errc::digest_mismatch || gave_ == bit_of(l)) return bye;
+    } else {
+      if (!l.up || l.machine.nonce() == 0 || l.machine.nonce() == machine_.nonce()) return {};
+      bye = l.machine.farewell();
+    }
+    bye->status = status::looked;
     return bye;
   }
   optional<frame> farewell() const noexcept { return farewell_of(first_); }  ///< that of the first line
@@ -155,6 +159,7 @@ class parallel_transfer
   using state = detail::line_state<machine_type, Integrity>;
   machine_type& machine(std::uint8_t n) noexcept { return n == first_ ? machine_ : lines_[n].machine; }
   const machine_type& machine(std::uint8_t n) const noexcept { return n == first_ ? machine_ : lines_[n].machine; }
+  static unsigned bit_of(const state& l) noexcept { return 1U << l.source; }
   bool usable(std::uint8_t n) const noexcept { return lines_[n].works() && lines_[n].pause.count() == 0; }
   /// Whether another line can replace the first one, now or `soon`.
   bool others(bool soon = true) const noexcept {
@@ -177,6 +182,9 @@ class parallel_transfer
     first_ = number;
     if (machine_.comparing()) machine_.forget();
     machine_.number_from(first_id);
+    ask_again();
+  }
+  void ask_again() noexcept {
     base::restart();
     machine_.name_again();
   }
@@ -203,8 +211,8 @@ class parallel_transfer
       if (base::next(out)) return true;
       if (paused_) return false;
     } else {
-      // the others follow when the version is known
-      if (lines_[n].pause.count() > 0 || machine_.version() == 0) return false;
+      // the others follow when there is a description that theirs has to agree with
+      if (lines_[n].pause.count() > 0 || !begun_) return false;
       if (lines_[n].machine.next(out)) return true;
     }
     machine_type& m = machine(n);
@@ -246,17 +254,20 @@ class parallel_transfer
     if (is_known) repeated_ += base::answers() - before;
     settle_first();
   }
-  /// An answer over the first line has to make sense. If it does not, and others can go on, it ends this line alone. If
-  /// its owner is busy, a line that can go on replaces it.
+  /// An answer over the first line has to make sense, and once bytes land nobody has another schema. If it does not,
+  /// and others can go on, it ends this line alone. If its owner is busy, a line that can go on replaces it.
   bool goes_on_with(std::uint8_t n, const frame& m) noexcept {
-    if (!others()) return true;
+    const bool elsewhere = others();
+    if (!elsewhere && !begun_) return true;
     machine_type looks = machine_;
-    const auto event = looks.on(m);
+    auto event = looks.on(m);
+    if (begun_ && looks.comparing()) event = failure(errc::schema_mismatch);
     if (!event) {
-      end_line(n, event.error());
+      if (elsewhere) end_line(n, event.error());
+      else fail(event.error());
       return false;
     }
-    if (*event != recipient_event::busy || !replace_first()) return true;
+    if (!elsewhere || *event != recipient_event::busy || !replace_first()) return true;
     lines_[n].pause = std::max(looks.delay(), std::chrono::milliseconds(1));
     return false;
   }
@@ -265,7 +276,6 @@ class parallel_transfer
     const auto event = l.machine.on(m);
     if (!event) return end_line(n, event.error());
     if (*event == recipient_event::nothing) return;
-    answers_ += m.kind != frame_kind::description;
     if (*event == recipient_event::busy) l.pause = std::max(l.machine.delay(), std::chrono::milliseconds(1));
     else if (!l.machine.describing() && !l.machine.agrees_with(machine_)) return end_line(n, {errc::bad_frame});
     give_back(n, false);
@@ -354,6 +364,7 @@ class parallel_transfer
     if (ended_) return;
     if (is_sequential(n)) {
       const std::uint64_t before = damaged_;
+      gave_ |= bit_of(lines_[n]);
       base::landed(bytes);
       if (damaged_ != before && others()) {
         damaged_in_a_row_ = 0;  // they are this line's, and not the transfer's
@@ -365,6 +376,7 @@ class parallel_transfer
     l.left -= bytes.size();
     auto* const c = landing(n);
     if (c == nullptr) return;
+    gave_ |= bit_of(l);
     if (const auto ok = to_.commit(l.at, bytes); !ok) return fail(ok.error());
     if constexpr (Integrity::per_chunk) l.hash.update(bytes);
     l.at += bytes.size();
@@ -396,10 +408,12 @@ class parallel_transfer
       sharing_ = false;
       machine_.take(chunk_order::one_by_one);
     }
+    const bool describes = machine_.describing();
     chunk_complete(true);
     if (sharing_ || error_) return;
     if (finished_) confirm_over_idle_line();
     give_back_quietly(first_);
+    if (describes) ask_again();  // what it was about to answer was asked when bytes were missing
     settle_first();
   }
   /// The first line may still be receiving what others have brought, and an answer would have to wait for it.
@@ -421,6 +435,7 @@ class parallel_transfer
   std::array<state, machine_type::most_lines> lines_{};
   ledger_type missing_{};
   std::uint32_t repeated_ = 0;
+  unsigned gave_ = 0;  // the sources that bytes have landed from, a bit each
   std::uint8_t first_ = nobody;
   bool sharing_ = false, more_sources_ = false;
   std::byte passing_[16 * 1024];  // what is read and wanted no more
