@@ -21,9 +21,9 @@ TEST(RelaySilentLine, A_relay_notices_that_the_line_to_the_owner_is_gone) {
   std::vector<std::byte> chunk(1024);
   const tp::reference ref{{5, 6}, 0, 0};
   const int fd = upstream.stream().native_handle();
-  const auto relay = [&](std::chrono::milliseconds time, std::chrono::milliseconds more) {
+  const auto relay = [&, &to = served](std::chrono::milliseconds time, std::chrono::milliseconds more) {
     const silence here(fd, more);
-    return tp::relay<net::parts>(upstream, served, ref, chunk, {.idle_timeout = time, .accept_timeout = time});
+    return tp::relay<net::parts>(upstream, to, ref, chunk, {.idle_timeout = time, .accept_timeout = time});
   };
   const auto one = relay(tp::detail::longest_silence + 4s, 3s);
   ASSERT_FALSE(one);

@@ -146,7 +146,7 @@ struct own_memory {
 TEST(ProvedAtOnce, A_header_that_cannot_be_read_names_its_source) {
   const model published = std::move(blank_model(3).fill(1));
   const tp::proof by = proof_of(published, tp::least_group_level);
-  for (const std::uint64_t chunk : {0, 65'536}) {  // the header is longer than a group
+  for (const std::uint64_t chunk : {0u, 65'536u}) {  // the header is longer than a group
     tp::new_model<own_memory> into{{}, {.max_bytes = 4 << 20}};
     tp::proved to(into, by);
     const pulled<decltype(to)> p(to, published, {wrong_bytes(chunk, chunk + 1, 9), {}}, {.count = 2}, 1);
@@ -160,7 +160,7 @@ TEST(ProvedAtOnce, The_image_itself_has_the_length_of_its_header) {
   const std::string path = folder.path() / "m.safetensors";
   const model published = std::move(blank_model(2).fill(1));
   const tp::proof by = proof_of(published, tp::least_group_level);
-  for (const std::uint64_t wrong_by : {8, 3 * 65'536}) {
+  for (const std::uint64_t wrong_by : {8u, 3u * 65'536}) {
     auto into = tp::safetensors_file::create(path, {.overwrite = true, .fsync = false});
     ASSERT_TRUE(succeeded(into));
     tp::proved to(*into, by);
