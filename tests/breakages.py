@@ -358,6 +358,7 @@ BREAKAGES = [
     ("protocol/datagrams/congestion_window.hpp", "|| waits()) return false;", ") return false;", "protocol/datagram_window", "*hundredth*:*CUBIC*"),
     ("protocol/datagrams/congestion_window.hpp", "if (off > 0 && !waits()) window_ += one / 8;", "", "protocol/datagram_window", "*carries_more*"),
     ("protocol/datagrams/congestion_window.hpp", "if (waits_long(next, now)) return;", "", "protocol/datagram_window", "*Begins*"),
+    ("protocol/datagrams/congestion_window.hpp", "if (wait == time::max() - shortest_) return size() > least_;", "", "protocol/datagram_window", "*tells_no_time*"),
     ("protocol/datagrams/congestion_window.hpp", "if (path_does) shortest_ += wait;", "", "protocol/datagram_window", "*much_longer*"),
     ("protocol/datagrams/congestion_window.hpp", "shortest_ = probe_shortest_;", "", "protocol/datagram_window", "*much_longer*"),
     ("protocol/datagrams/congestion_window.hpp", "unprobed_ = std::max(window_ / 1024 * part(shortest_ + most), one * least_);", "unprobed_ = window_;", "protocol/datagram_window", "*in_time_either*"),

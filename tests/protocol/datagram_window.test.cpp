@@ -183,8 +183,20 @@ TEST(CongestionWindow, A_path_that_takes_much_longer_than_before_is_used_as_well
       EXPECT_GE(p.id - before, 225'000u) << "cut " << cut << ", " << longer << ": nine tenths of the line";
     }
 }
+TEST(CongestionWindow, An_answer_after_a_timeout_that_tells_no_time_is_no_wait) {
+  congestion_window w(100);
+  round_trip trip;
+  trip.took(us(40'000));
+  w.answered(trip, us(40'000), 1, 2, 10, true, us(1'000'000));
+  w.timed_out();
+  for (std::uint32_t id = 2; id < 5; ++id) w.answered(trip, us(0), id, id + 1, 10, true, us(2'000'000) + us(id));
+  EXPECT_LE(w.size(), 3u) << "it grows by no more than the first of them";
+  for (std::uint32_t id = 5; id < 105; ++id)
+    w.answered(trip, us(200'000), id, id + 1, 200, true, us(3'000'000) + us(id));
+  EXPECT_LE(w.size(), 4u) << "answers take five times as long as the shortest did";
+}
 TEST(CongestionWindow, A_queue_that_has_no_end_is_not_filled_in_time_either) {
-  path p{25'000, 8'000, 0, us{10'000}};
+  path p{5'000, 1'600, 0, us{10'000}};
   p.run(us(600'000'000));
   EXPECT_LE(p.w.size(), 4 * p.holds());
 }

@@ -148,6 +148,8 @@ class congestion_window {
   /// long then, the path does. If it goes on for ten seconds, a probe tells.
   constexpr bool waits_long(std::uint32_t next, time now) noexcept {
     const time wait = waited(), most = std::max(shortest_ * 5 / 2, short_wait);
+    // since the last timeout nothing was answered of which it is known how long it took
+    if (wait == time::max() - shortest_) return size() > least_;
     const bool is_long = wait > most, path_does = is_long && size() <= least_;
     if (path_does) shortest_ += wait;
     if (!is_long || path_does) {
