@@ -236,6 +236,22 @@ TEST(ParallelPull, An_owner_whose_bytes_others_may_have_spoilt_serves_the_recipi
   EXPECT_TRUE(eventually("the farewell", [&] { return b.owner->status_of(*b.ref)->failed == 1; }));
 }
 
+TEST(ParallelPull, Nor_is_one_counted_as_wrong_that_goes_on_where_another_was_cut) {
+  publishes a(source(), {.recipients = 1, .id = {3, 4}}), b(source(), {.id = {3, 4}});
+  between liar(b.owner->port(), [](std::size_t) { return habit{.cut = 1'500'000, .wrong = 999'983u}; });
+  const std::string first = liar.address(), second = a.address();
+  const std::array<std::string_view, 2> addresses{first, second};
+  const tp::several_addresses<tp::tcp> in_turn(addresses);
+  const auto mine = blank<large>();
+  EXPECT_EQ(code_of(net::download_tensors(in_turn, *a.ref, *mine, {.per_request_timeout = 20s, .retry = quick})),
+            tp::errc::digest_mismatch);
+  ASSERT_TRUE(confirmed(net::download_tensors(second, *a.ref, *mine)));
+  EXPECT_TRUE(same(*mine, source()));
+  const auto counts = a.counts();
+  EXPECT_EQ(counts.failed, 0u);
+  EXPECT_EQ(counts.completed, 1u);
+}
+
 /// Says that it is busy, once, and carries what comes later to an owner.
 class busy_once {
  public:

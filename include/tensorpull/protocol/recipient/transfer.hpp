@@ -105,10 +105,12 @@ class transfer {
   /// An answer other than a chunk arrived. Errors are kept: see ended() and outcome().
   void on(const frame& m) noexcept {
     if (ended_) return;
+    const std::uint64_t served_by = machine_.nonce();
     const auto event = machine_.on(m);
     if (!event) return fail(event.error());
     if (*event == recipient_event::nothing) return;
     ++answers_;
+    mixed_ = mixed_ || (landed_ > 0 && machine_.nonce() != served_by);
     if (*event == recipient_event::described) {
       if (Integrity::whole && !verifiable() && !machine_.request().unverified) return fail({errc::not_verifiable});
       begun_ = true;
@@ -239,7 +241,8 @@ class transfer {
       m.status = status::digest_mismatch;
     // nothing but the header has arrived
     else if (landed_ <= machine_.description().data_start) m.status = declining(error_->code);
-    if (looked) m.status = status::looked;
+    // nobody is counted as wrong for bytes that may be another's; what is there is not resumed from
+    if (looked || (mixed_ && error_->code == errc::digest_mismatch)) m.status = status::looked;
     return m;
   }
 
@@ -380,6 +383,7 @@ class transfer {
   std::uint8_t damaged_in_a_row_ = 0;
   errc unconfirmed_because_{};
   bool begun_ = false, finished_ = false, confirmed_ = false, ended_ = false, paused_ = false, readable_ = false;
+  bool mixed_ = false;  // bytes are there that another serve than the last one may have given
 };
 
 }  // namespace tensorpull
