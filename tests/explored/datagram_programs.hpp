@@ -224,10 +224,11 @@ class datagram_programs : public host_owner {
       std::byte bytes[most_datagram_bytes];
       const const_byte_span d(bytes, flat(plan_, bytes));
       open_ = {&plan_, e, line == nullptr || line[on_the_way - 1] == 0};
-      if (meanwhile_.what != nullptr && plan_.replies > 0) {
+      if (meanwhile_.what != meanwhile::step::nothing && plan_.replies > 0) {
         const auto m = std::exchange(meanwhile_, {});
         deliver();
-        (this->*m.what)(m.reference);
+        if (m.what == meanwhile::step::withdraws) take_away(m.reference);
+        else publish_the_same(m.reference);
       }
       const bool taken = open_.taken;
       (void)finish_plan();
@@ -517,7 +518,11 @@ class datagram_programs : public host_owner {
   };
   /// What the owner's program does while answers leave.
   struct meanwhile {
-    void (datagram_programs::*what)(unsigned) noexcept = nullptr;
+    enum class step : std::uint8_t {
+      nothing,
+      withdraws,
+      publishes
+    } what = step::nothing;
     unsigned reference = 0;
   };
 

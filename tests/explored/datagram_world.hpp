@@ -16,11 +16,12 @@ class datagram_world final : public datagram_programs<How> {
       base::given_up, base::heard_by, base::is_here, base::landed_in, base::lies_as, base::look, base::meanwhile_,
       base::most_damaged, base::move, base::must, base::next_time, base::none, base::number_of, base::on_the_way,
       base::pass, base::poll, base::publish_again, base::pump, base::recorded_down_, base::recording_, base::rend,
-      base::say, base::scan, base::spoil, base::start_again, base::strange_frame, base::publish_the_same,
-      base::stranger, base::take_away, base::tell_end, base::telling_, base::to_owner, base::to_recipient, base::tr,
-      base::transaction_idle_ms, base::version, base::wants_order, base::owner_ends, base::owner_starts_again,
-      base::another_kind, base::cancelled_because;
+      base::say, base::scan, base::spoil, base::start_again, base::strange_frame, base::stranger, base::take_away,
+      base::tell_end, base::telling_, base::to_owner, base::to_recipient, base::tr, base::transaction_idle_ms,
+      base::version, base::wants_order, base::owner_ends, base::owner_starts_again, base::another_kind,
+      base::cancelled_because;
   using typename base::machines;
+  using typename base::meanwhile;
   using typename base::one_recipient;
   using typename base::time;
   static constexpr unsigned lies = 10, most_silent = 12;
@@ -159,8 +160,8 @@ class datagram_world final : public datagram_programs<How> {
       case publish_same: --f.same, publish_again(i, false); break;
       case publish_other: --f.other, publish_again(i, true); break;
       case withdraw: --f.withdrawals, take_away(i); break;
-      case withdraw_while_sent: --f.withdrawals; return while_sent(i, how, &base::take_away);
-      case publish_while_sent: --f.same; return while_sent(i, how, &base::publish_the_same);
+      case withdraw_while_sent: --f.withdrawals; return while_sent(i, how, meanwhile::step::withdraws);
+      case publish_while_sent: --f.same; return while_sent(i, how, meanwhile::step::publishes);
       case end_owner: --f.withdrawals, owner_ends(); break;
       case join: base::join(); break;
       case restart_owner: --f.owner_restarts, owner_starts_again(); break;
@@ -345,10 +346,10 @@ class datagram_world final : public datagram_programs<How> {
     lies_as(d, stranger);
     to_owner(state.stranger_end, stranger, stranger, d, nullptr);
   }
-  bool while_sent(unsigned i, unsigned ref, void (base::*what)(unsigned) noexcept) {
+  bool while_sent(unsigned i, unsigned ref, typename meanwhile::step what) {
     meanwhile_ = {what, ref};
     deliver_to(i, 0, dequeue<on_the_way>(at(i).up, 0));
-    if (std::exchange(meanwhile_, {}).what != nullptr) return false;
+    if (std::exchange(meanwhile_, {}).what != meanwhile::step::nothing) return false;
     pump();
     look();
     return true;

@@ -1,7 +1,7 @@
 """What tests/awake.py breaks of this satellite, as in tests/breakages.py."""
 
 BREAKAGES = [
-    ("protocol/recipient/transfer.hpp", "mixed_ = mixed_ || (landed_ > 0 && machine_.nonce() != served_by);", "(void)served_by;", "satellites/parallel/parallel_pull", "*another_was_cut*"),
+    ("protocol/recipient/transfer.hpp", "if (looked || mixed)", "if (looked || (mixed && false))", "satellites/parallel/parallel_pull", "*another_was_cut*"),
     ("protocol/recipient/transfer.hpp", "if (begun_) to_.abandon(reason);", "(void)begun_;", "satellites/parallel/liars", "*the_memory_is_told*"),
     ("satellites/parallel/parallel_transfer.hpp", "else if (!l.machine.describing() && !l.machine.agrees_with(machine_))\n", "else if (false)\n", "satellites/parallel/liars", "*of_no_use*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (!hash_back(n)) return fail({errc::io});", "", "satellites/parallel/liars", "*No_wrong_byte*"),

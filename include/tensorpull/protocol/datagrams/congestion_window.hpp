@@ -44,15 +44,15 @@ class congestion_window {
     const time since = now - std::exchange(answered_at_, now);
     count(false);
     if (least_ == most_) return;
-    timed_out_ = false;
     if (took > time{}) {
+      timed_out_ = false;
       shortest_ = shortest_ == time{} ? took : std::min(shortest_, took);
       recent_[next_recent_++ % recent_.size()] = took;
       see_round(took, id, next);
       if (probes_ != probe::none) see_probe(took, id, next);
     }
     if (!more || in_flight + in_flight / 4 + 2 < size()) return;  // the window is not what bounds it
-    if (waits_long(next, now)) return;
+    if (timed_out_ || waits_long(next, now)) return;  // timed_out_: how long answers take since is not known
     if (window_ < slow_start_until_) {
       window_ += quick_rounds_ > 0 ? one / 4 : one;
       if (window_ >= slow_start_until_) avoid(window_);
@@ -148,8 +148,6 @@ class congestion_window {
   /// long then, the path does. If it goes on for ten seconds, a probe tells.
   constexpr bool waits_long(std::uint32_t next, time now) noexcept {
     const time wait = waited(), most = std::max(shortest_ * 5 / 2, short_wait);
-    // since the last timeout nothing was answered of which it is known how long it took
-    if (wait == time::max() - shortest_) return size() > least_;
     const bool is_long = wait > most, path_does = is_long && size() <= least_;
     if (path_does) shortest_ += wait;
     if (!is_long || path_does) {

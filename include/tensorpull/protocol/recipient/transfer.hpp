@@ -105,15 +105,14 @@ class transfer {
   /// An answer other than a chunk arrived. Errors are kept: see ended() and outcome().
   void on(const frame& m) noexcept {
     if (ended_) return;
-    const std::uint64_t served_by = machine_.nonce();
     const auto event = machine_.on(m);
     if (!event) return fail(event.error());
     if (*event == recipient_event::nothing) return;
     ++answers_;
-    mixed_ = mixed_ || (landed_ > 0 && machine_.nonce() != served_by);
     if (*event == recipient_event::described) {
       if (Integrity::whole && !verifiable() && !machine_.request().unverified) return fail({errc::not_verifiable});
       begun_ = true;
+      serve_ = static_cast<std::uint32_t>(machine_.nonce());
       if (const auto ok = to_.begin(machine_.description()); !ok) return fail(ok.error());
       if constexpr (can_read_back) readable_ = to_.read_back().schema != nullptr;
       if (landed_ == machine_.part_end()) part_complete();
@@ -241,8 +240,9 @@ class transfer {
       m.status = status::digest_mismatch;
     // nothing but the header has arrived
     else if (landed_ <= machine_.description().data_start) m.status = declining(error_->code);
-    // nobody is counted as wrong for bytes that may be another's; what is there is not resumed from
-    if (looked || (mixed_ && error_->code == errc::digest_mismatch)) m.status = status::looked;
+    // nobody is counted as wrong for bytes that another serve may have given
+    const bool mixed = error_->code == errc::digest_mismatch && serve_ != static_cast<std::uint32_t>(m.nonce);
+    if (looked || mixed) m.status = status::looked;
     return m;
   }
 
@@ -380,10 +380,10 @@ class transfer {
   std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0, chunks_ = 0, damaged_ = 0;
   optional<error> error_;
   std::uint32_t answers_ = 0, reason_ = 0;
+  std::uint32_t serve_ = 0;  // which one has described the image first
   std::uint8_t damaged_in_a_row_ = 0;
   errc unconfirmed_because_{};
   bool begun_ = false, finished_ = false, confirmed_ = false, ended_ = false, paused_ = false, readable_ = false;
-  bool mixed_ = false;  // bytes are there that another serve than the last one may have given
 };
 
 }  // namespace tensorpull
