@@ -115,7 +115,9 @@ template <class Lanes>
   for (; i + n <= count; i += n)
     hash_lanes<Lanes>(cvs + i, p + i * chunk_bytes, chunk_bytes, chunk_bytes / block_bytes, first + i, true, 0,
                       chunk_start, chunk_end);
-  for (; i < count; ++i) cvs[i] = by_chunks::subtree(p + i * chunk_bytes, 1, first + i);
+  // g++ 12 sees that this is short; of `i < count` it warns at -O3
+  for (std::size_t rest = count % n; rest > 0; --rest, ++i)
+    cvs[i] = by_chunks::subtree(p + i * chunk_bytes, 1, first + i);
   // The values of the nodes below lie as the blocks of the node above.
   for (std::size_t left = count; left > 1; left /= 2) {
     std::size_t k = 0;
