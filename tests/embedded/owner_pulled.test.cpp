@@ -3,6 +3,7 @@
 #include "support/embedded_link.hpp"
 
 #include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/integrity/xxhash/chunk_crc32c.hpp>
 
 namespace owner_pulled_test {
 
@@ -14,12 +15,6 @@ constexpr tp::ref_id id{1, 2};
 
 template <std::uint64_t N = 1112, class Integrity = tp::image_digest>
 using pull = tp::datagram_transfer<tp::land, tp::bytes_up_to<N>, Integrity>;
-
-/// CRC32C with each chunk and XXH3-64 of the whole, without the library that hosts compute it with.
-struct checked_by_crc32c : tp::image_digest {
-  using chunk_hash_type = tp::basic_crc32c<tp::crc32c_fast>;
-  static constexpr bool per_chunk = true;
-};
 
 tp::pull_request of(std::uint64_t who = 9) {
   tp::pull_request r;
@@ -89,8 +84,8 @@ TEST_P(EmbeddedOwnerOver, A_host_gets_every_byte_and_the_owner_hears_of_it) {
 TEST_P(EmbeddedOwnerOver, A_host_gets_a_digest_with_each_chunk) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     expect_completed<small_owner<512, tp::xxh3_64>, with<tp::chunk_and_image_digest>>(GetParam().link, seed);
-    expect_completed<small_owner<512, tp::basic_crc32c<tp::crc32c_small>>, with<checked_by_crc32c>>(GetParam().link,
-                                                                                                    seed);
+    expect_completed<small_owner<512, tp::basic_crc32c<tp::crc32c_small>>, with<tp::chunk_crc32c_and_image_digest>>(
+        GetParam().link, seed);
     expect_completed<small_owner<512, tp::xxh3_64>, with<tp::chunk_digest>>(GetParam().link, seed,
                                                                             tp::outcome::completed_unverified);
   }
@@ -102,7 +97,8 @@ TEST_P(EmbeddedOwnerOver, A_radio_of_128_bytes_describes_in_pieces_and_one_of_25
     link.datagram_bytes = 128;
     expect_completed<small_owner<48, tp::detail::no_hash, 128>, with<tp::image_digest>>(link, seed);
     link.datagram_bytes = 256;
-    expect_completed<small_owner<176, tp::basic_crc32c<tp::crc32c_small>, 256>, with<checked_by_crc32c>>(link, seed);
+    expect_completed<small_owner<176, tp::basic_crc32c<tp::crc32c_small>, 256>,
+                     with<tp::chunk_crc32c_and_image_digest>>(link, seed);
   }
 }
 

@@ -58,8 +58,7 @@ struct crc32c_small {
   }
 };
 
-/// CRC32C as a hash of chunks (integrity/concept.hpp). `Crc`: crc32c_small for a small machine, or
-/// crc32c_fast.
+/// CRC32C as a hash of chunks (integrity/concept.hpp). `Crc`: crc32c_small for a small machine, or crc32c_fast.
 template <class Crc>
 class basic_crc32c {
  public:
